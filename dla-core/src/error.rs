@@ -1,0 +1,129 @@
+//! One error for all rooms of the house: which operation, which argument, what was expected, what was got.
+
+use std::borrow::Cow;
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, for callers who branch on it through the predicates of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Input,
+    Unsupported,
+    Device,
+    File,
+}
+
+/// An error that names the operation, the argument, what was expected and what was got.
+///
+/// ```
+/// let error = dla_core::Error::input("op", "capacity", "1 to 64", 65);
+/// assert!(error.is_input());
+/// assert_eq!(error.to_string(), "op, capacity: expected 1 to 64, got 65");
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{op}, {argument}: expected {expected}, got {got}{}", match advice { Some(a) => format!("; {a}"), None => String::new() })]
+pub struct Error {
+    kind: Kind,
+    op: Cow<'static, str>,
+    argument: Cow<'static, str>,
+    expected: String,
+    got: String,
+    advice: Option<String>,
+}
+
+impl Error {
+    fn new(
+        kind: Kind,
+        op: impl Into<Cow<'static, str>>,
+        argument: impl Into<Cow<'static, str>>,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Self {
+        Self {
+            kind,
+            op: op.into(),
+            argument: argument.into(),
+            expected: expected.to_string(),
+            got: got.to_string(),
+            advice: None,
+        }
+    }
+
+    /// The caller passed a value that does not fit.
+    pub fn input(
+        op: impl Into<Cow<'static, str>>,
+        argument: impl Into<Cow<'static, str>>,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Self {
+        Self::new(Kind::Input, op, argument, expected, got)
+    }
+
+    /// The request makes sense, but this build, device or backend cannot serve it.
+    pub fn unsupported(
+        op: impl Into<Cow<'static, str>>,
+        argument: impl Into<Cow<'static, str>>,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Self {
+        Self::new(Kind::Unsupported, op, argument, expected, got)
+    }
+
+    /// The device refused, ran out of memory or was lost.
+    pub fn device(
+        op: impl Into<Cow<'static, str>>,
+        argument: impl Into<Cow<'static, str>>,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Self {
+        Self::new(Kind::Device, op, argument, expected, got)
+    }
+
+    /// A file could not be read or written.
+    pub fn file(
+        op: impl Into<Cow<'static, str>>,
+        argument: impl Into<Cow<'static, str>>,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Self {
+        Self::new(Kind::File, op, argument, expected, got)
+    }
+
+    /// Adds what the reader can do about it.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// True when an argument of the caller was wrong.
+    pub fn is_input(&self) -> bool {
+        self.kind == Kind::Input
+    }
+
+    /// True when this device or build cannot do what was asked, though another might.
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == Kind::Unsupported
+    }
+
+    /// True when the device failed.
+    pub fn is_device(&self) -> bool {
+        self.kind == Kind::Device
+    }
+
+    /// True when a file could not be read or written.
+    pub fn is_file(&self) -> bool {
+        self.kind == Kind::File
+    }
+
+    /// The operation that failed.
+    pub fn op(&self) -> &str {
+        &self.op
+    }
+
+    /// The argument at fault.
+    pub fn argument(&self) -> &str {
+        &self.argument
+    }
+}

@@ -1,0 +1,81 @@
+//! The numbers the reference runs on: `f32` as the GPU does, `f64` as the yardstick.
+
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+
+/// A floating-point number of the reference, `f32` or `f64`.
+pub trait Real:
+    Copy
+    + Send
+    + Sync
+    + Debug
+    + Display
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + Sum
+    + 'static
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// +∞.
+    const INFINITY: Self;
+
+    /// The nearest value of this type.
+    fn from_f64(x: f64) -> Self;
+    /// This value in double precision, exact.
+    fn to_f64(self) -> f64;
+    /// e to the power of this value.
+    fn exp(self) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
+    /// Neither infinite nor NaN.
+    fn is_finite(self) -> bool;
+    /// NaN.
+    fn is_nan(self) -> bool;
+    /// The magnitude.
+    fn abs(self) -> Self;
+}
+
+macro_rules! real {
+    ($t:ty) => {
+        impl Real for $t {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const INFINITY: Self = <$t>::INFINITY;
+            fn from_f64(x: f64) -> Self {
+                x as $t
+            }
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+            fn exp(self) -> Self {
+                self.exp()
+            }
+            fn sqrt(self) -> Self {
+                self.sqrt()
+            }
+            fn is_finite(self) -> bool {
+                self.is_finite()
+            }
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
+            fn abs(self) -> Self {
+                self.abs()
+            }
+        }
+    };
+}
+real!(f32);
+real!(f64);

@@ -1,0 +1,1 @@
+//! The dla command: run, inspect and measure Dynamic Linear Attention.

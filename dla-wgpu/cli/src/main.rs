@@ -1,0 +1,2 @@
+//! The `dla` command.
+fn main() {}

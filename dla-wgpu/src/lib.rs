@@ -1,0 +1,1 @@
+//! Dynamic Linear Attention on any GPU that WebGPU reaches.

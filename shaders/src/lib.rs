@@ -1,0 +1,1 @@
+//! The WGSL passes of Dynamic Linear Attention and the list of their parts, entry points and bindings.

@@ -1,0 +1,1 @@
+//! Dynamic Linear Attention in a browser page.
