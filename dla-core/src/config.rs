@@ -1,5 +1,7 @@
 //! What the operator computes: backbone, schedule and the choices of the score and the merge.
 
+use crate::error::{Error, Result};
+
 /// What happens to every state at a token, and what the token writes (`docs/algorithm.md` §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backbone {
@@ -80,6 +82,18 @@ impl Config {
             merge: MergeCost::Density,
             epsilon: 1e-12,
         }
+    }
+
+    /// Refuses a block of no tokens, and an ε that is negative or not finite.
+    pub fn check(&self) -> Result<()> {
+        if self.schedule == (Schedule::Fixed { block: 0 }) {
+            return Err(Error::input("op", "block", "at least 1", 0));
+        }
+        if !self.epsilon.is_finite() || self.epsilon < 0.0 {
+            let expected = "finite and at least 0";
+            return Err(Error::input("op", "epsilon", expected, self.epsilon));
+        }
+        Ok(())
     }
 }
 

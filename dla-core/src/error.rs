@@ -21,9 +21,13 @@ enum Kind {
 /// assert!(error.is_input());
 /// assert_eq!(error.to_string(), "op, capacity: expected 1 to 64, got 65");
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(Box<Report>); // boxed: a `Result` stays small
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{op}, {argument}: expected {expected}, got {got}{}", match advice { Some(a) => format!("; {a}"), None => String::new() })]
-pub struct Error {
+struct Report {
     kind: Kind,
     op: Cow<'static, str>,
     argument: Cow<'static, str>,
@@ -40,14 +44,14 @@ impl Error {
         expected: impl ToString,
         got: impl ToString,
     ) -> Self {
-        Self {
+        Self(Box::new(Report {
             kind,
             op: op.into(),
             argument: argument.into(),
             expected: expected.to_string(),
             got: got.to_string(),
             advice: None,
-        }
+        }))
     }
 
     /// The caller passed a value that does not fit.
@@ -93,37 +97,37 @@ impl Error {
     /// Adds what the reader can do about it.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
-        self.advice = Some(advice.into());
+        self.0.advice = Some(advice.into());
         self
     }
 
     /// True when an argument of the caller was wrong.
     pub fn is_input(&self) -> bool {
-        self.kind == Kind::Input
+        self.0.kind == Kind::Input
     }
 
     /// True when this device or build cannot do what was asked, though another might.
     pub fn is_unsupported(&self) -> bool {
-        self.kind == Kind::Unsupported
+        self.0.kind == Kind::Unsupported
     }
 
     /// True when the device failed.
     pub fn is_device(&self) -> bool {
-        self.kind == Kind::Device
+        self.0.kind == Kind::Device
     }
 
     /// True when a file could not be read or written.
     pub fn is_file(&self) -> bool {
-        self.kind == Kind::File
+        self.0.kind == Kind::File
     }
 
     /// The operation that failed.
     pub fn op(&self) -> &str {
-        &self.op
+        &self.0.op
     }
 
     /// The argument at fault.
     pub fn argument(&self) -> &str {
-        &self.argument
+        &self.0.argument
     }
 }

@@ -1,7 +1,12 @@
 //! The arrays of one call, and what it gives back.
 
 use crate::cache::Cache;
+use crate::config::{Backbone, Config, Schedule};
 use crate::decisions::{Decisions, Trace};
+use crate::dims::Dims;
+use crate::dla::schedule;
+use crate::error::{Error, Result};
+use crate::real::Real;
 
 /// The arrays of one call, borrowed; shapes as in [`Dims`](crate::Dims).
 ///
@@ -37,4 +42,162 @@ pub struct Output<R> {
     pub trace: Trace,
     /// The states after the last token.
     pub cache: Cache<R>,
+}
+
+impl<R: Real> Inputs<'_, R> {
+    /// Tokens of sequence `b`.
+    pub fn length(&self, dims: &Dims, b: usize) -> usize {
+        self.lengths
+            .map_or(dims.tokens, |lengths| lengths[b] as usize)
+    }
+
+    /// Refuses whatever the operator cannot compute with.
+    ///
+    /// Values of `q`, `k`, `v` and `beta` may be infinite or NaN: they reach the output, and a score
+    /// that they make non-finite opens no state.
+    ///
+    /// # Errors
+    /// An input error that names the argument as a case file does: sizes outside [`Dims::check`], an
+    /// array of the wrong length, missing or out of place, `g` positive or not finite, `tau` or
+    /// `lambda` NaN, `lengths` beyond the tokens, too few Fenwick levels, a cache that no run could
+    /// have left, a replay that no run could have made.
+    pub fn check(&self, dims: &Dims, config: &Config, cache: Option<&Cache<R>>) -> Result<()> {
+        dims.check()?;
+        config.check()?;
+        self.check_sizes(dims, config)?;
+        self.check_values(dims)?;
+        if let Some(cache) = cache {
+            cache.check(dims, config.schedule)?;
+        }
+        self.check_positions(dims, config, cache)?;
+        if let Some(replay) = self.replay {
+            let n = cache.map(|cache| &cache.n[..]);
+            replay.check(dims, config, self.lengths, n)?;
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self, dims: &Dims, config: &Config) -> Result<()> {
+        let gates = dims.token_heads();
+        check_len("q", self.q.len(), dims.key_len())?;
+        check_len("k", self.k.len(), dims.key_len())?;
+        check_len("v", self.v.len(), dims.value_len())?;
+        check_len("lambda", self.lambda.len(), dims.lambda_len())?;
+        check_gate(
+            "g",
+            self.g,
+            gates,
+            config.backbone,
+            &[Backbone::Decay],
+            &[Backbone::Plain],
+        )?;
+        let others = [Backbone::Plain, Backbone::Decay];
+        check_gate(
+            "beta",
+            self.beta,
+            gates,
+            config.backbone,
+            &[Backbone::Delta],
+            &others,
+        )?;
+        let thresholds = match config.schedule {
+            Schedule::Dynamic => dims.heads,
+            _ => 0,
+        };
+        check_len("tau", self.tau.len(), thresholds)?;
+        self.lengths.map_or(Ok(()), |lengths| {
+            check_len("lengths", lengths.len(), dims.batch)
+        })
+    }
+
+    fn check_values(&self, dims: &Dims) -> Result<()> {
+        let decays = |g: &R| g.is_finite() && *g <= R::ZERO;
+        let number = |x: &R| !x.is_nan();
+        check_all(
+            "g",
+            self.g.unwrap_or_default(),
+            "finite and at most 0",
+            decays,
+        )?;
+        check_all("tau", self.tau, "a number", number)?;
+        check_all("lambda", self.lambda, "a number", number)?;
+        let most = format!("at most {} tokens", dims.tokens);
+        let fits = |length: &u32| *length as usize <= dims.tokens;
+        check_all("lengths", self.lengths.unwrap_or_default(), &most, fits)
+    }
+
+    /// Token counts stay in 32 bits, and Fenwick has its levels.
+    fn check_positions(
+        &self,
+        dims: &Dims,
+        config: &Config,
+        cache: Option<&Cache<R>>,
+    ) -> Result<()> {
+        for i in 0..dims.sequences() {
+            let before = cache.map_or(0, |cache| cache.position(dims, i));
+            let total = before + self.length(dims, i / dims.heads) as u64;
+            if total > u64::from(u32::MAX) {
+                return Err(Error::input(
+                    "op",
+                    "n0",
+                    "at most 2^32 − 1 tokens in a sequence",
+                    total,
+                ));
+            }
+            let levels = schedule::levels(total);
+            if config.schedule == Schedule::Fenwick && dims.capacity < levels {
+                let expected = format!("at least {levels} levels for {total} tokens");
+                return Err(Error::input("op", "capacity", expected, dims.capacity));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an array of another length than its shape asks for.
+pub(crate) fn check_len(argument: &'static str, got: usize, expected: usize) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    let expected = format!("{expected} values");
+    Err(Error::input("op", argument, expected, got))
+}
+
+/// Refuses the first value that `fits` does not accept.
+pub(crate) fn check_all<T: std::fmt::Display>(
+    argument: &'static str,
+    values: &[T],
+    expected: &str,
+    fits: impl Fn(&T) -> bool,
+) -> Result<()> {
+    match values.iter().position(|value| !fits(value)) {
+        Some(at) => {
+            let got = format!("{} at index {at}", values[at]);
+            Err(Error::input("op", argument, expected, got))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A gate that some backbones need and others refuse.
+fn check_gate<R>(
+    argument: &'static str,
+    gate: Option<&[R]>,
+    len: usize,
+    backbone: Backbone,
+    needed: &[Backbone],
+    refused: &[Backbone],
+) -> Result<()> {
+    match gate {
+        Some(_) if refused.contains(&backbone) => {
+            let expected = format!("none for the {backbone} backbone");
+            Err(Error::input("op", argument, expected, "an array"))
+        }
+        Some(gate) => check_len(argument, gate.len(), len),
+        None if needed.contains(&backbone) => {
+            let expected = format!("an array for the {backbone} backbone");
+            Err(Error::input("op", argument, expected, "none"))
+        }
+        None => Ok(()),
+    }
 }

@@ -10,17 +10,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backbone;
 pub mod cache;
 pub mod config;
 pub mod decisions;
 pub mod dims;
+pub mod dla;
 pub mod error;
 pub mod inputs;
+mod parallel;
 pub mod real;
 
 pub use cache::Cache;
 pub use config::{Backbone, Config, MergeCost, Norm, Schedule};
-pub use decisions::{Decisions, Trace};
+pub use decisions::{Decision, Decisions, Trace};
 pub use dims::Dims;
 pub use error::{Error, Result};
 pub use inputs::{Inputs, Output};

@@ -1,0 +1,39 @@
+//! States and a query give the output (`docs/algorithm.md` §6).
+
+use super::schedule;
+use super::state::State;
+use crate::config::Schedule;
+use crate::real::Real;
+
+/// `out = qᵀ S` for one state `[key_dim, value_dim]`.
+pub fn read<R: Real>(q: &[R], state: &[R], out: &mut [R]) {
+    out.fill(R::ZERO);
+    for (row, &q) in state.chunks_exact(out.len()).zip(q) {
+        for (o, &x) in out.iter_mut().zip(row) {
+            *o += q * x;
+        }
+    }
+}
+
+/// The entry of λ that weighs `states[index]`, oldest first: its rank, or its level under Fenwick.
+///
+/// `position` is the number of tokens that the `count` states hold.
+pub fn weight_index(schedule: Schedule, position: u64, count: usize, index: usize) -> usize {
+    match schedule {
+        Schedule::Fenwick => schedule::level(position, count, index),
+        _ => count - 1 - index,
+    }
+}
+
+/// `o = Σ_i λ_i qᵀ S_i` over the live states, oldest first; `weight(i)` is the read weight of state i.
+pub fn readout<R: Real>(q: &[R], states: &[State<R>], weight: impl Fn(usize) -> R, o: &mut [R]) {
+    o.fill(R::ZERO);
+    let mut y = vec![R::ZERO; o.len()];
+    for (index, state) in states.iter().enumerate() {
+        read(q, &state.matrix, &mut y);
+        let weight = weight(index);
+        for (o, &y) in o.iter_mut().zip(&y) {
+            *o += weight * y;
+        }
+    }
+}
