@@ -1,1 +1,20 @@
 //! Dynamic Linear Attention on any GPU that WebGPU reaches.
+//!
+//! [`Gpu`] holds a device, the host's or one of its own. [`Operator`](op::Operator) is the bare
+//! operator for one shape: it plans every dispatch and buffer beforehand, records into a borrowed
+//! command encoder and never submits. [`op::run`] is the whole journey for arrays in memory.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod gpu;
+pub mod op;
+mod pipeline;
+pub mod plan;
+pub mod profile;
+mod readback;
+mod scope;
+mod spec;
+
+pub use gpu::{Gpu, GpuOptions, Variant};
+pub use readback::Readback;
+pub use spec::{Float, Spec};

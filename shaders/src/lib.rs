@@ -1,1 +1,137 @@
-//! The WGSL passes of Dynamic Linear Attention and the list of their parts, entry points and bindings.
+//! The WGSL passes of Dynamic Linear Attention as text.
+//!
+//! A [`Pass`] is one entry point. Its source is a few files in front of each other: constants (the
+//! host writes its own in place of `common/spec.wgsl`), shared functions, the pass. Bindings are
+//! stated once, in the WGSL, and read from there by [`Pass::bindings`].
+//!
+//! ```
+//! use dla_shaders::{Access, SCORE};
+//! let bindings = SCORE.bindings();
+//! assert_eq!(bindings[3].name, "k");
+//! assert_eq!(bindings[3].access, Access::Read);
+//! ```
+
+#![forbid(unsafe_code)]
+
+/// A named piece of WGSL.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The file's path below `wgsl/`, without its ending.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! part {
+    ($name:literal) => {
+        Part {
+            name: $name,
+            text: include_str!(concat!("../wgsl/", $name, ".wgsl")),
+        }
+    };
+}
+
+const SPEC: Part = part!("common/spec");
+const PARAMS: Part = part!("common/params");
+const SCORE_FUNCTIONS: Part = part!("common/score");
+const TRACE: Part = part!("common/trace");
+const DECIDE: Part = part!("common/decide");
+const SLOTS: Part = part!("common/slots");
+const SCALARS: Part = part!("common/scalars");
+
+/// One compute pass: an entry point `main` and the parts it is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// The pass's name, its file's name.
+    pub name: &'static str,
+    parts: &'static [Part],
+}
+
+macro_rules! passes {
+    ($($(#[$doc:meta])* $ident:ident = $name:literal [$($part:expr),*];)+) => {
+        $($(#[$doc])* pub const $ident: Pass = Pass { name: $name, parts: &[PARAMS, $($part,)* part!($name)] };)+
+        /// Every shipped pass.
+        pub const PASSES: &[Pass] = &[$($ident),+];
+    };
+}
+
+passes! {
+    /// Running log decay inside every chunk.
+    CHUNK_DECAY = "chunk_decay" [];
+    /// Scores for every place a state could begin in a chunk.
+    SCORE = "score" [SCORE_FUNCTIONS, TRACE, DECIDE];
+    /// Copies the newest states to where the scan carries them on.
+    OPEN_STATE = "open_state" [SCALARS];
+    /// Follows the chain of states through the chunks.
+    BOUNDARY_SCAN = "boundary_scan" [SCORE_FUNCTIONS, TRACE, DECIDE];
+    /// The capacity rule over scalars; writes the slot map.
+    COMPACT = "compact" [SCORE_FUNCTIONS, TRACE, SCALARS];
+    /// The states at every chunk's entry.
+    CHUNK_STATE = "chunk_state" [];
+    /// What tokens read from the states their chunk was entered with.
+    READOUT = "readout" [SLOTS];
+    /// The attention form inside a chunk.
+    CHUNK_OUTPUT = "chunk_output" [SLOTS];
+}
+
+/// How a pass uses a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// A uniform buffer.
+    Uniform,
+    /// A storage buffer that is only read.
+    Read,
+    /// A storage buffer that is written too.
+    ReadWrite,
+}
+
+/// One `@group(0)` binding of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The number after `@binding`.
+    pub number: u32,
+    /// The variable's name.
+    pub name: &'static str,
+    /// How the pass uses it.
+    pub access: Access,
+}
+
+impl Pass {
+    /// The whole WGSL: `spec` (constants and the alias `io`), then the parts.
+    pub fn source(&self, spec: &str) -> String {
+        let texts = self.parts.iter().map(|part| part.text);
+        std::iter::once(spec)
+            .chain(texts)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// The source under the default constants.
+    pub fn default_source(&self) -> String {
+        self.source(SPEC.text)
+    }
+
+    /// The bindings, read from the WGSL in the order of the parts.
+    pub fn bindings(&self) -> Vec<Binding> {
+        let lines = self.parts.iter().flat_map(|part| part.text.lines());
+        lines.filter_map(binding).collect()
+    }
+}
+
+/// Reads `@group(0) @binding(N) var<access> name: type;`.
+fn binding(line: &'static str) -> Option<Binding> {
+    let rest = line.strip_prefix("@group(0) @binding(")?;
+    let (number, rest) = rest.split_once(") var<")?;
+    let (access, rest) = rest.split_once("> ")?;
+    let (name, _) = rest.split_once(':')?;
+    let access = match access {
+        "uniform" => Access::Uniform,
+        "storage, read" => Access::Read,
+        _ => Access::ReadWrite,
+    };
+    Some(Binding {
+        number: number.parse().ok()?,
+        name,
+        access,
+    })
+}

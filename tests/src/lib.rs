@@ -1,1 +1,5 @@
-//! The case table and the checks that hold every room of Dynamic Linear Attention to its neighbours.
+//! The case table and the checks that hold every room of the house to its neighbours.
+
+pub mod cases;
+pub mod gpu;
+pub mod tolerance;

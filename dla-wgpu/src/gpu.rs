@@ -1,0 +1,225 @@
+//! The device: the host's or our own.
+
+use std::sync::Arc;
+
+use dla_core::{Error, Result};
+use dla_shaders::Pass;
+
+use crate::pipeline::{Pipeline, Pipelines};
+use crate::scope::scoped;
+
+/// How to open a device.
+#[derive(Clone, Debug, Default)]
+pub struct GpuOptions {
+    /// Part of the adapter's name, upper or lower case; absent takes the most powerful one.
+    pub adapter: Option<String>,
+    /// Keep the bounds checks in the shaders: slower, for tests and suspicion.
+    pub checked: bool,
+    /// Use no optional feature, as in a plain browser.
+    pub portable: bool,
+}
+
+/// What the device offers beyond WebGPU's defaults, and thus which files the passes are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Half-precision inputs and outputs.
+    pub f16: bool,
+    /// Subgroup operations.
+    pub subgroups: bool,
+    /// 16 × 16 × 16 f16 matrix products with f32 sums.
+    pub cooperative_matrix: bool,
+    /// Timestamps inside passes' bounds.
+    pub timestamps: bool,
+}
+
+/// A device, its queue and the pipelines compiled for it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    variant: Variant,
+    checked: bool,
+    pipelines: Pipelines,
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] when no adapter (or none of that name) is there; [`Error::is_device`]
+    /// when it refuses the device.
+    pub async fn new(options: &GpuOptions) -> Result<Self> {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let adapter = adapter(&instance, options).await?;
+        let features = if options.portable {
+            wgpu::Features::empty()
+        } else {
+            adapter.features() & wanted_features()
+        };
+        let limits = if options.portable {
+            wgpu::Limits::default()
+        } else {
+            adapter.limits()
+        };
+        let cooperative = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+        let experimental_features = if cooperative {
+            // SAFETY: the one experimental feature asked for is the cooperative matrix, used by shipped shaders only.
+            unsafe { wgpu::ExperimentalFeatures::enabled() }
+        } else {
+            wgpu::ExperimentalFeatures::disabled()
+        };
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("dla"),
+            required_features: features,
+            required_limits: limits,
+            experimental_features,
+            memory_hints: wgpu::MemoryHints::Performance,
+            trace: wgpu::Trace::Off,
+        };
+        let (device, queue) = adapter
+            .request_device(&descriptor)
+            .await
+            .map_err(|error| Error::device("gpu", "device", "a device of the adapter", error))?;
+        let mut gpu = Self::from_host(device, queue, options.checked);
+        if let Some(inner) = Arc::get_mut(&mut gpu.inner) {
+            inner.variant.cooperative_matrix &= has_matrix_16(&adapter);
+        }
+        Ok(gpu)
+    }
+
+    /// Takes the application's own device and queue; nothing is submitted behind its back.
+    ///
+    /// `checked` keeps the bounds checks in the shaders. Cooperative matrices are used only on
+    /// devices that [`Gpu::new`] opened, since their shapes belong to the adapter.
+    pub fn from_host(device: wgpu::Device, queue: wgpu::Queue, checked: bool) -> Self {
+        let features = device.features();
+        let variant = Variant {
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            cooperative_matrix: features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX),
+            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+        };
+        Self {
+            inner: Arc::new(Inner {
+                device,
+                queue,
+                variant,
+                checked,
+                pipelines: Pipelines::default(),
+            }),
+        }
+    }
+
+    /// [`Gpu::new`], waiting for it.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn new_blocking(options: &GpuOptions) -> Result<Self> {
+        pollster::block_on(Self::new(options))
+    }
+
+    /// Every adapter of this machine.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn adapters() -> Vec<wgpu::Adapter> {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// Which kernels it runs.
+    pub fn variant(&self) -> Variant {
+        self.inner.variant
+    }
+
+    /// The adapter behind the device.
+    pub fn info(&self) -> wgpu::AdapterInfo {
+        self.inner.device.adapter_info()
+    }
+
+    pub(crate) async fn pipeline(&self, pass: &Pass, header: &str) -> Result<Arc<Pipeline>> {
+        let inner = &self.inner;
+        inner
+            .pipelines
+            .get(&inner.device, inner.checked, pass, header)
+            .await
+    }
+
+    /// A buffer of `size` bytes, rounded up to whole words and at least one.
+    pub(crate) async fn buffer(
+        &self,
+        label: &'static str,
+        size: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer> {
+        let size = size.max(4).next_multiple_of(4);
+        scoped(self.device(), "op", label, || {
+            self.device().create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        })
+        .await
+    }
+}
+
+fn wanted_features() -> wgpu::Features {
+    wgpu::Features::SHADER_F16
+        | wgpu::Features::SUBGROUP
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+}
+
+fn has_matrix_16(adapter: &wgpu::Adapter) -> bool {
+    adapter.cooperative_matrix_properties().iter().any(|p| {
+        (p.m_size, p.n_size, p.k_size) == (16, 16, 16)
+            && p.ab_type == wgpu::CooperativeScalarType::F16
+            && p.cr_type == wgpu::CooperativeScalarType::F32
+    })
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+async fn adapter(instance: &wgpu::Instance, options: &GpuOptions) -> Result<wgpu::Adapter> {
+    let Some(name) = &options.adapter else {
+        return best_adapter(instance).await;
+    };
+    let adapters = instance.enumerate_adapters(wgpu::Backends::all()).await;
+    let names: Vec<_> = adapters
+        .iter()
+        .map(|adapter| adapter.get_info().name)
+        .collect();
+    let wanted = name.to_lowercase();
+    adapters
+        .into_iter()
+        .find(|adapter| adapter.get_info().name.to_lowercase().contains(&wanted))
+        .ok_or_else(|| Error::unsupported("gpu", "adapter", format!("one of {names:?}"), name))
+}
+
+#[cfg(target_arch = "wasm32")]
+async fn adapter(instance: &wgpu::Instance, _options: &GpuOptions) -> Result<wgpu::Adapter> {
+    best_adapter(instance).await
+}
+
+async fn best_adapter(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
+    let options = wgpu::RequestAdapterOptions {
+        power_preference: wgpu::PowerPreference::HighPerformance,
+        ..Default::default()
+    };
+    instance
+        .request_adapter(&options)
+        .await
+        .map_err(|error| Error::unsupported("gpu", "adapter", "a WebGPU adapter", error))
+}

@@ -1,0 +1,437 @@
+//! The operator for one shape: pipelines, workspace, and the recording of a call.
+
+use std::sync::Arc;
+
+use dla_core::{Backbone, Config, Dims, Error, MergeCost, Result};
+use dla_shaders::{self as shaders, Pass};
+
+use crate::Gpu;
+use crate::pipeline::Pipeline;
+use crate::plan::{Limits, Plan, Segment, grid};
+use crate::scope::scoped;
+use crate::spec::{Float, Spec};
+
+/// How a call is to be run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Tokens of one chunk, 1 to 64; absent means 64.
+    pub chunk: Option<usize>,
+    /// Element type of `q`, `k`, `v`, `o` on the device.
+    pub float: Float,
+    /// Bytes of the largest binding to use; absent means what the device allows.
+    pub max_binding: Option<u64>,
+    /// Bytes that one buffer of the workspace should stay below; absent means 1 GiB.
+    pub workspace: Option<u64>,
+}
+
+impl Options {
+    pub(crate) fn chunk(&self) -> usize {
+        self.chunk.unwrap_or(64)
+    }
+
+    pub(crate) fn limits(&self, gpu: &Gpu) -> Limits {
+        let device = gpu.device().limits();
+        let binding = device
+            .max_storage_buffer_binding_size
+            .min(device.max_buffer_size);
+        let max_binding = self.max_binding.map_or(binding, |bytes| bytes.min(binding));
+        Limits {
+            max_binding,
+            workspace: self.workspace.unwrap_or(1 << 30).min(max_binding),
+        }
+    }
+}
+
+/// Who decides where states open and merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// The scores, against τ.
+    Scores,
+    /// The events already in `trace`; scores are measured along the way if `measure`.
+    Given {
+        /// Measure scores under the given decisions.
+        measure: bool,
+    },
+}
+
+/// The caller's arrays on the device; shapes as in [`ArrayBytes`](crate::plan::ArrayBytes).
+#[derive(Clone, Debug)]
+pub struct Arrays {
+    /// Queries.
+    pub q: wgpu::Buffer,
+    /// Keys.
+    pub k: wgpu::Buffer,
+    /// Values.
+    pub v: wgpu::Buffer,
+    /// g, β and λ by rank.
+    pub control: wgpu::Buffer,
+    /// Outputs.
+    pub o: wgpu::Buffer,
+    /// Scores and events.
+    pub trace: wgpu::Buffer,
+    /// Thresholds, f32, a uniform buffer of whole 16-byte rows.
+    pub tau: wgpu::Buffer,
+    /// Tokens of each batch item, u32, a uniform buffer of 16 KiB.
+    pub lengths: wgpu::Buffer,
+}
+
+/// The states on the device, between calls.
+#[derive(Clone, Debug)]
+pub struct DeviceCache {
+    /// States by place.
+    pub states: wgpu::Buffer,
+    /// Count, then n, information and place of every state in time order.
+    pub scalars: wgpu::Buffer,
+}
+
+/// The operator for one shape.
+#[derive(Debug)]
+pub struct Operator {
+    gpu: Gpu,
+    plan: Plan,
+    steps: Vec<Step>,
+    workspace: Vec<(&'static str, wgpu::Buffer)>,
+    params: wgpu::Buffer,
+}
+
+/// One pass of a segment.
+#[derive(Debug)]
+struct Step {
+    pipeline: Arc<Pipeline>,
+    groups: fn(&Plan, &Segment) -> usize,
+}
+
+/// Bytes between two slots of the parameters.
+const PARAMS_STRIDE: u64 = 256;
+
+impl Operator {
+    /// Plans, compiles and allocates for one shape.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] for settings that do not fit, [`Error::is_unsupported`] for what this device
+    /// cannot do, [`Error::is_device`] where it fails.
+    pub async fn new(
+        gpu: &Gpu,
+        dims: &Dims,
+        config: &Config,
+        decider: Decider,
+        options: &Options,
+    ) -> Result<Self> {
+        config.check()?;
+        supported(gpu, config, decider, options.float)?;
+        let plan = Plan::new(*dims, options.chunk(), options.float, options.limits(gpu))?;
+        let spec = Spec {
+            dims: *dims,
+            config: *config,
+            chunk: plan.chunk,
+            float: options.float,
+            replay: decider != Decider::Scores,
+            measure: decider != Decider::Given { measure: false },
+        };
+        let header = spec.header();
+        let mut steps = Vec::new();
+        for (pass, groups) in passes(&spec) {
+            let pipeline = gpu.pipeline(pass, &header).await?;
+            steps.push(Step { pipeline, groups });
+        }
+        let workspace = workspace(gpu, &plan).await?;
+        let params = params(gpu, &plan).await?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            plan,
+            steps,
+            workspace,
+            params,
+        })
+    }
+
+    /// The plan that this operator follows.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Allocates the caller's arrays.
+    pub async fn arrays(&self) -> Result<Arrays> {
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
+        let uniform = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let bytes = &self.plan.arrays;
+        let gpu = &self.gpu;
+        Ok(Arrays {
+            q: gpu.buffer("q", bytes.key, usage).await?,
+            k: gpu.buffer("k", bytes.key, usage).await?,
+            v: gpu.buffer("v", bytes.value, usage).await?,
+            control: gpu.buffer("control", bytes.control, usage).await?,
+            o: gpu.buffer("o", bytes.value, usage).await?,
+            trace: gpu.buffer("trace", bytes.trace, usage).await?,
+            tau: gpu
+                .buffer("tau", self.plan.dims.heads.div_ceil(4) as u64 * 16, uniform)
+                .await?,
+            lengths: gpu
+                .buffer("lengths", crate::plan::MAX_BATCH as u64 * 4, uniform)
+                .await?,
+        })
+    }
+
+    /// Allocates an empty cache.
+    pub async fn cache(&self) -> Result<DeviceCache> {
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
+        let bytes = &self.plan.arrays;
+        Ok(DeviceCache {
+            states: self.gpu.buffer("states", bytes.states, usage).await?,
+            scalars: self.gpu.buffer("scalars", bytes.scalars, usage).await?,
+        })
+    }
+
+    /// Ties arrays and a cache to the passes.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when a buffer is smaller than the plan's size for it.
+    pub async fn bind(&self, arrays: &Arrays, cache: &DeviceCache) -> Result<Bound<'_>> {
+        let named = self.named(arrays, cache)?;
+        let groups = scoped(self.gpu.device(), "op", "buffers", || {
+            self.steps
+                .iter()
+                .map(|step| self.bind_step(&step.pipeline, &named))
+                .collect()
+        })
+        .await?;
+        Ok(Bound {
+            operator: self,
+            groups,
+        })
+    }
+
+    fn named<'a>(
+        &'a self,
+        arrays: &'a Arrays,
+        cache: &'a DeviceCache,
+    ) -> Result<Vec<(&'static str, &'a wgpu::Buffer)>> {
+        let bytes = &self.plan.arrays;
+        let caller = [
+            ("q", &arrays.q, bytes.key),
+            ("k", &arrays.k, bytes.key),
+            ("v", &arrays.v, bytes.value),
+            ("control", &arrays.control, bytes.control),
+            ("o", &arrays.o, bytes.value),
+            ("trace", &arrays.trace, bytes.trace),
+            (
+                "thresholds",
+                &arrays.tau,
+                self.plan.dims.heads.div_ceil(4) as u64 * 16,
+            ),
+            (
+                "lengths",
+                &arrays.lengths,
+                crate::plan::MAX_BATCH as u64 * 4,
+            ),
+            ("states", &cache.states, bytes.states),
+            ("scalars", &cache.scalars, bytes.scalars),
+        ];
+        let mut named = Vec::with_capacity(caller.len() + self.workspace.len());
+        for (name, buffer, needed) in caller {
+            if buffer.size() < needed {
+                return Err(Error::input(
+                    "op",
+                    name,
+                    format!("a buffer of at least {needed} bytes"),
+                    buffer.size(),
+                ));
+            }
+            named.push((name, buffer));
+        }
+        named.extend(self.workspace.iter().map(|(name, buffer)| (*name, buffer)));
+        Ok(named)
+    }
+
+    fn bind_step(
+        &self,
+        pipeline: &Pipeline,
+        named: &[(&'static str, &wgpu::Buffer)],
+    ) -> wgpu::BindGroup {
+        let entries: Vec<_> = pipeline
+            .bindings
+            .iter()
+            .map(|binding| {
+                let resource = if binding.number == 0 {
+                    wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                        buffer: &self.params,
+                        offset: 0,
+                        size: std::num::NonZero::new(PARAMS_BYTES),
+                    })
+                } else {
+                    buffer_of(named, binding.name).as_entire_binding()
+                };
+                wgpu::BindGroupEntry {
+                    binding: binding.number,
+                    resource,
+                }
+            })
+            .collect();
+        self.gpu
+            .device()
+            .create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(pipeline.name),
+                layout: &pipeline.layout,
+                entries: &entries,
+            })
+    }
+}
+
+/// The buffer that a pass names; passes and operator are of one house, so a missing name is our own bug.
+fn buffer_of<'a>(named: &[(&'static str, &'a wgpu::Buffer)], name: &str) -> &'a wgpu::Buffer {
+    match named.iter().find(|(known, _)| *known == name) {
+        Some((_, buffer)) => buffer,
+        None => unreachable!("no buffer named {name}"),
+    }
+}
+
+/// An operator with its buffers: records calls.
+#[derive(Debug)]
+pub struct Bound<'a> {
+    operator: &'a Operator,
+    groups: Vec<wgpu::BindGroup>,
+}
+
+impl Bound<'_> {
+    /// Records the call into the caller's encoder. Never submits, never waits.
+    pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.record_profiled(encoder, None);
+    }
+
+    /// Records the call with the time of every pass.
+    pub fn record_profiled(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        mut profile: Option<&mut crate::profile::Profile>,
+    ) {
+        let plan = &self.operator.plan;
+        for (index, segment) in plan.segments.iter().enumerate() {
+            let offset = (index as u64 * PARAMS_STRIDE) as u32;
+            let mut shared = None;
+            for (step, group) in self.operator.steps.iter().zip(&self.groups) {
+                let name = step.pipeline.name;
+                let (x, y) = grid((step.groups)(plan, segment));
+                let pass = match profile.as_deref_mut() {
+                    Some(profile) => &mut profile.pass(encoder, name),
+                    None => shared.get_or_insert_with(|| {
+                        encoder
+                            .begin_compute_pass(&wgpu::ComputePassDescriptor {
+                                label: Some("dla"),
+                                timestamp_writes: None,
+                            })
+                            .forget_lifetime()
+                    }),
+                };
+                pass.set_pipeline(&step.pipeline.compute);
+                pass.set_bind_group(0, group, &[offset]);
+                pass.dispatch_workgroups(x, y, 1);
+            }
+        }
+    }
+}
+
+/// The passes of a segment in order, each with its number of groups.
+fn passes(spec: &Spec) -> Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> {
+    let mut passes: Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> = Vec::new();
+    passes.push((&shaders::CHUNK_DECAY, |plan, segment| {
+        plan.groups(segment).chunk_decay
+    }));
+    if spec.measure {
+        passes.push((&shaders::SCORE, |plan, segment| plan.groups(segment).score));
+        passes.push((&shaders::OPEN_STATE, |plan, segment| {
+            plan.groups(segment).sequence
+        }));
+        passes.push((&shaders::BOUNDARY_SCAN, |plan, segment| {
+            plan.groups(segment).sequence
+        }));
+    }
+    passes.push((&shaders::COMPACT, |plan, segment| {
+        plan.groups(segment).sequence
+    }));
+    passes.push((&shaders::CHUNK_STATE, |plan, segment| {
+        plan.groups(segment).chunk_state
+    }));
+    passes.push((&shaders::READOUT, |plan, segment| {
+        plan.groups(segment).output
+    }));
+    passes.push((&shaders::CHUNK_OUTPUT, |plan, segment| {
+        plan.groups(segment).output
+    }));
+    passes
+}
+
+fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Result<()> {
+    if float == Float::F16 && !gpu.variant().f16 {
+        return Err(
+            Error::unsupported("op", "float", "f32 on this device", "f16")
+                .advise("the device lacks shader-f16; f32 computes the same"),
+        );
+    }
+    if config.backbone == Backbone::Delta {
+        return Err(Error::unsupported(
+            "op",
+            "backbone",
+            "plain|decay",
+            config.backbone,
+        ));
+    }
+    if config.merge == MergeCost::Ward && decider == Decider::Scores {
+        return Err(Error::unsupported(
+            "op",
+            "merge",
+            "density|oldest",
+            config.merge,
+        ));
+    }
+    Ok(())
+}
+
+async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
+    let mut buffers = Vec::new();
+    for (name, bytes) in plan.workspace.each() {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+        buffers.push((name, gpu.buffer(name, bytes, usage).await?));
+    }
+    Ok(buffers)
+}
+
+/// `Params` of `common/params.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Params {
+    tokens: u32,
+    first_token: u32,
+    chunks: u32,
+    segment_chunks: u32,
+    sequences: u32,
+}
+
+const PARAMS_BYTES: u64 = size_of::<Params>() as u64;
+
+/// Every segment's parameters, each in a slot of its own.
+async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
+    let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+    let bytes = plan.segments.len().max(1) as u64 * PARAMS_STRIDE;
+    let buffer = gpu.buffer("params", bytes, usage).await?;
+    let mut slots = vec![0u8; bytes as usize];
+    for (segment, slot) in plan
+        .segments
+        .iter()
+        .zip(slots.chunks_exact_mut(PARAMS_STRIDE as usize))
+    {
+        let params = Params {
+            tokens: plan.dims.tokens as u32,
+            first_token: segment.first_token as u32,
+            chunks: segment.chunks as u32,
+            segment_chunks: plan.segment_chunks as u32,
+            sequences: plan.dims.sequences() as u32,
+        };
+        slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
+    }
+    gpu.queue().write_buffer(&buffer, 0, &slots);
+    Ok(buffer)
+}

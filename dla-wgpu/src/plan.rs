@@ -1,0 +1,322 @@
+//! Pure arithmetic: the sizes and a device's limits give every dispatch and every buffer.
+//!
+//! No wgpu types here. Shipped shaders run without bounds checks on native, so this is where their
+//! bounds are proved: every buffer holds exactly the records that the dispatches index.
+//!
+//! One dispatch never does more than [`MAX_DISPATCH_FLOP`] of matrix work nor walks more than
+//! [`MAX_DISPATCH_TOKENS`] tokens one after another, so a driver's time-out (about two seconds)
+//! is out of reach at any sequence length: longer calls are cut into segments.
+
+use dla_core::{Backbone, Dims, Error, Result};
+
+use crate::spec::Float;
+
+/// The most tokens that a sequential pass walks in one dispatch.
+pub const MAX_DISPATCH_TOKENS: usize = 4096;
+/// The most floating-point operations of one dispatch: a third of a second at 0.1 TFLOP/s.
+pub const MAX_DISPATCH_FLOP: u64 = 1 << 35;
+/// The most tokens of a chunk: the slot map keeps one bit for each in 64.
+pub const MAX_CHUNK: usize = 64;
+/// Batch items of one call, as many as the lengths' uniform buffer holds.
+pub const MAX_BATCH: usize = 4096;
+/// Groups along one dimension of a grid.
+pub const MAX_GROUPS: u32 = 65_535;
+
+/// What the plan needs to know of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the largest storage binding.
+    pub max_binding: u64,
+    /// Bytes that one buffer of the workspace should stay below where it can.
+    pub workspace: u64,
+}
+
+impl Limits {
+    /// WebGPU's default limits.
+    pub const PORTABLE: Self = Self {
+        max_binding: 128 << 20,
+        workspace: 128 << 20,
+    };
+}
+
+/// A run of chunks that is dispatched together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first token.
+    pub first_token: usize,
+    /// Its chunks; the last one may be partly beyond the call's tokens.
+    pub chunks: usize,
+}
+
+/// The arrays that a call reads and writes, owned by the caller; bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayBytes {
+    /// `q` or `k`, `[B, T, G, Dk]`.
+    pub key: u64,
+    /// `v` or `o`, `[B, T, H, Dv]`.
+    pub value: u64,
+    /// g, β and λ by rank, `[B, T, H, 2 + K]`, f32.
+    pub control: u64,
+    /// Score and event, `[B·H, T]`, two words each.
+    pub trace: u64,
+    /// States by place, `[B·H, K, Dk, Dv]`, f32.
+    pub states: u64,
+    /// Count, then n, information and place of every state, `[B·H, 1 + 3 K]` words.
+    pub scalars: u64,
+}
+
+/// The operator's own buffers; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkspaceBytes {
+    /// Running log decay, `[B·H, chunks, C]`, f32.
+    pub decay: u64,
+    /// Score of every token against every start, `[B·H, chunks, C(C−1)/2]`, f32.
+    pub scores: u64,
+    /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32.
+    pub sums: u64,
+    /// The open state during the scan, `[B·H, Dk·Dv + 1]`, f32.
+    pub open: u64,
+    /// Slot map, `[B·H, chunks, C]`, 128 bits each.
+    pub slots: u64,
+    /// Entered states, `[B·H, chunks + 1, 1 + K]`, two words each.
+    pub entries: u64,
+    /// States at every chunk's entry by place, `[B·H, chunks, K, Dk, Dv]`, the element type.
+    pub versions: u64,
+    /// What is read from entered states, `[B·H, chunks, C, Dv]`, f32.
+    pub carried: u64,
+}
+
+impl WorkspaceBytes {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 8] {
+        [
+            ("decay", self.decay),
+            ("scores", self.scores),
+            ("sums", self.sums),
+            ("open", self.open),
+            ("slots", self.slots),
+            ("entries", self.entries),
+            ("versions", self.versions),
+            ("carried", self.carried),
+        ]
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.each().iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Everything that one call dispatches and allocates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Sizes of the call.
+    pub dims: Dims,
+    /// Tokens of one chunk.
+    pub chunk: usize,
+    /// Chunks that the workspace holds for each sequence.
+    pub segment_chunks: usize,
+    /// The dispatches' segments in order; none when there are no tokens.
+    pub segments: Vec<Segment>,
+    /// The caller's arrays.
+    pub arrays: ArrayBytes,
+    /// The operator's own buffers.
+    pub workspace: WorkspaceBytes,
+}
+
+impl Plan {
+    /// Plans a call.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] for sizes out of range; [`Error::is_unsupported`] where an array or a cache
+    /// is larger than the device can bind.
+    ///
+    /// ```
+    /// use dla_core::Dims;
+    /// use dla_wgpu::{Float, plan::{Limits, Plan}};
+    /// let dims = Dims { batch: 1, tokens: 1000, heads: 4, groups: 1, key_dim: 32, value_dim: 32, capacity: 8 };
+    /// let plan = Plan::new(dims, 64, Float::F32, Limits::PORTABLE)?;
+    /// assert_eq!(plan.segments.iter().map(|s| s.chunks).sum::<usize>(), 16);
+    /// # Ok::<(), dla_core::Error>(())
+    /// ```
+    pub fn new(dims: Dims, chunk: usize, float: Float, limits: Limits) -> Result<Self> {
+        dims.check()?;
+        if chunk == 0 || chunk > MAX_CHUNK {
+            return Err(Error::input(
+                "op",
+                "chunk",
+                format!("1 to {MAX_CHUNK}"),
+                chunk,
+            ));
+        }
+        if dims.batch > MAX_BATCH {
+            return Err(Error::unsupported(
+                "op",
+                "batch",
+                format!("at most {MAX_BATCH}"),
+                dims.batch,
+            ));
+        }
+        let arrays = arrays(&dims, float);
+        for (name, bytes) in [
+            ("q", arrays.key),
+            ("v", arrays.value),
+            ("control", arrays.control),
+            ("trace", arrays.trace),
+            ("states", arrays.states),
+        ] {
+            bindable(name, bytes, limits)?;
+        }
+        let chunks = dims.tokens.div_ceil(chunk);
+        let segment_chunks = segment_chunks(&dims, chunk, float, limits).min(chunks.max(1));
+        let workspace = workspace(&dims, chunk, float, segment_chunks);
+        for (name, bytes) in workspace.each() {
+            bindable(name, bytes, limits)?;
+        }
+        let segments = (0..chunks)
+            .step_by(segment_chunks)
+            .map(|first| Segment {
+                first_token: first * chunk,
+                chunks: segment_chunks.min(chunks - first),
+            })
+            .collect();
+        Ok(Self {
+            dims,
+            chunk,
+            segment_chunks,
+            segments,
+            arrays,
+            workspace,
+        })
+    }
+
+    /// The largest number of tokens of one call at these sizes whose arrays can be bound, in whole chunks.
+    ///
+    /// 0 when not even one chunk can.
+    pub fn tokens_per_call(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> usize {
+        let one = arrays(&Dims { tokens: 1, ..*dims }, float);
+        let widest = [one.key, one.value, one.control, one.trace]
+            .into_iter()
+            .max()
+            .unwrap_or(1);
+        (limits.max_binding / widest) as usize / chunk * chunk
+    }
+}
+
+fn bindable(name: &'static str, bytes: u64, limits: Limits) -> Result<()> {
+    if bytes > limits.max_binding {
+        return Err(Error::unsupported(
+            "op",
+            name,
+            format!(
+                "at most {} bytes, the device's largest binding",
+                limits.max_binding
+            ),
+            format!("{bytes} bytes"),
+        )
+        .advise("split the batch or the tokens; the state carries over"));
+    }
+    Ok(())
+}
+
+fn arrays(dims: &Dims, float: Float) -> ArrayBytes {
+    ArrayBytes {
+        key: dims.key_len() as u64 * float.bytes(),
+        value: dims.value_len() as u64 * float.bytes(),
+        control: dims.token_heads() as u64 * (dims.capacity as u64 + 2) * 4,
+        trace: dims.token_heads() as u64 * 8,
+        states: dims.states_len() as u64 * 4,
+        scalars: dims.sequences() as u64 * (1 + 3 * dims.capacity as u64) * 4,
+    }
+}
+
+fn workspace(dims: &Dims, chunk: usize, float: Float, chunks: usize) -> WorkspaceBytes {
+    let sequences = dims.sequences() as u64;
+    let (c, k, d) = (chunk as u64, dims.capacity as u64, dims.state_len() as u64);
+    let cells = sequences * chunks as u64;
+    WorkspaceBytes {
+        decay: cells * c * 4,
+        scores: cells * (c * (c - 1) / 2) * 4,
+        sums: cells * 3 * c * 4,
+        open: sequences * (d + 1) * 4,
+        slots: cells * c * 16,
+        entries: sequences * (chunks as u64 + 1) * (k + 1) * 8,
+        versions: cells * k * d * float.bytes(),
+        carried: cells * c * dims.value_dim as u64 * 4,
+    }
+}
+
+/// As many chunks as the workspace budget, the token cap and the work cap allow, at least one.
+fn segment_chunks(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> usize {
+    let one = workspace(dims, chunk, float, 1);
+    let largest = one
+        .each()
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .max()
+        .unwrap_or(1);
+    let budget = limits.workspace.min(limits.max_binding);
+    let by_memory = budget / largest.max(1);
+    let by_tokens = (MAX_DISPATCH_TOKENS / chunk) as u64;
+    let by_work = MAX_DISPATCH_FLOP / chunk_flop(dims, chunk).max(1);
+    by_memory.min(by_tokens).min(by_work).max(1) as usize
+}
+
+/// The most expensive dispatch's work for one chunk of every sequence: reading all carried states.
+fn chunk_flop(dims: &Dims, chunk: usize) -> u64 {
+    2 * (dims.sequences() * chunk * dims.capacity) as u64 * dims.state_len() as u64
+}
+
+/// The grid of a dispatch of `groups` groups: rows of at most [`MAX_GROUPS`].
+///
+/// ```
+/// assert_eq!(dla_wgpu::plan::grid(70_000), (65_535, 2));
+/// ```
+pub fn grid(groups: usize) -> (u32, u32) {
+    let width = groups.min(MAX_GROUPS as usize);
+    let rows = groups.div_ceil(width.max(1));
+    (width as u32, rows as u32)
+}
+
+/// Groups of each pass over one segment; the twin of the constants in the pass's WGSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// One thread a chunk.
+    pub chunk_decay: usize,
+    /// One group a chunk.
+    pub score: usize,
+    /// One group a sequence: open_state, boundary_scan and compact.
+    pub sequence: usize,
+    /// One group a tile of a state.
+    pub chunk_state: usize,
+    /// One group a chunk and 64 columns: readout and chunk_output.
+    pub output: usize,
+}
+
+impl Plan {
+    /// The groups of a segment's dispatches.
+    pub fn groups(&self, segment: &Segment) -> Groups {
+        let cells = self.dims.sequences() * segment.chunks;
+        Groups {
+            chunk_decay: cells.div_ceil(64),
+            score: cells,
+            sequence: self.dims.sequences(),
+            chunk_state: self.dims.sequences() * state_tiles(&self.dims),
+            output: cells * self.dims.value_dim.div_ceil(64),
+        }
+    }
+
+    /// Whether `backbone` reads the log decay.
+    pub fn decays(backbone: Backbone) -> bool {
+        backbone != Backbone::Plain
+    }
+}
+
+fn state_tiles(dims: &Dims) -> usize {
+    let columns = match dims.value_dim {
+        0..=16 => 16,
+        17..=32 => 32,
+        _ => 64,
+    };
+    let rows = 8 * 256 / columns;
+    dims.key_dim.div_ceil(rows) * dims.value_dim.div_ceil(columns)
+}

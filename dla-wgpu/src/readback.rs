@@ -1,0 +1,123 @@
+//! Reading buffers back without stopping the world.
+
+use dla_core::{Error, Result};
+
+use crate::Gpu;
+
+/// A copy of a buffer on its way to the host: record it, submit the encoder, then wait for it.
+#[derive(Debug)]
+pub struct Readback {
+    staging: wgpu::Buffer,
+    size: u64,
+}
+
+impl Readback {
+    /// Records a copy of the first `size` bytes of `source`.
+    pub async fn record(
+        gpu: &Gpu,
+        encoder: &mut wgpu::CommandEncoder,
+        source: &wgpu::Buffer,
+        size: u64,
+    ) -> Result<Self> {
+        let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
+        let staging = gpu.buffer("readback", size, usage).await?;
+        let whole = size.next_multiple_of(4);
+        if whole > 0 {
+            encoder.copy_buffer_to_buffer(source, 0, &staging, 0, whole);
+        }
+        Ok(Self { staging, size })
+    }
+
+    /// The bytes, once the submission that holds the copy is done. Never blocks the thread.
+    ///
+    /// On native somebody must poll the device meanwhile; [`Readback::wait`] does both.
+    pub async fn bytes(self) -> Result<Vec<u8>> {
+        let (sender, receiver) = oneshot();
+        self.staging
+            .slice(..)
+            .map_async(wgpu::MapMode::Read, move |result| sender.send(result));
+        receiver
+            .await
+            .map_err(|error| Error::device("readback", "buffer", "mapped for reading", error))?;
+        self.take()
+    }
+
+    fn take(self) -> Result<Vec<u8>> {
+        let view = self.staging.slice(..).get_mapped_range();
+        let view =
+            view.map_err(|error| Error::device("readback", "buffer", "a mapped range", error))?;
+        Ok(view[..self.size as usize].to_vec())
+    }
+
+    /// The bytes, polling the device until they are there.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn wait(self, gpu: &Gpu) -> Result<Vec<u8>> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.staging
+            .slice(..)
+            .map_async(wgpu::MapMode::Read, move |result| {
+                // The receiver waits below; if it is gone nobody wants the answer.
+                let _ = sender.send(result);
+            });
+        gpu.device()
+            .poll(wgpu::PollType::wait_indefinitely())
+            .map_err(|error| Error::device("readback", "device", "finished work", error))?;
+        receiver
+            .recv()
+            .map_err(|error| Error::device("readback", "buffer", "an answer", error))?
+            .map_err(|error| Error::device("readback", "buffer", "mapped for reading", error))?;
+        self.take()
+    }
+}
+
+type Mapped = std::result::Result<(), wgpu::BufferAsyncError>;
+
+#[derive(Default)]
+struct Slot {
+    result: Option<Mapped>,
+    waker: Option<std::task::Waker>,
+}
+
+type Shared = std::sync::Arc<std::sync::Mutex<Slot>>;
+
+struct Sender(Shared);
+struct Receiver(Shared);
+
+fn oneshot() -> (Sender, Receiver) {
+    let shared = Shared::default();
+    (Sender(shared.clone()), Receiver(shared))
+}
+
+impl Sender {
+    fn send(self, result: Mapped) {
+        let mut slot = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        slot.result = Some(result);
+        if let Some(waker) = slot.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for Receiver {
+    type Output = Mapped;
+
+    fn poll(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Mapped> {
+        let mut slot = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match slot.result.take() {
+            Some(result) => std::task::Poll::Ready(result),
+            None => {
+                slot.waker = Some(context.waker().clone());
+                std::task::Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The constants that specialise a pass: typed here, text in front of the WGSL.
+
+use dla_core::{Backbone, Config, Dims, MergeCost, Norm};
+use std::fmt::Write;
+
+/// The element type of `q`, `k`, `v`, `o` and of the state versions; sums are always f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Float {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 16 bits; needs the device's shader-f16 feature.
+    F16,
+}
+
+impl Float {
+    /// Bytes of one value.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+        }
+    }
+}
+
+/// One specialisation of the passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spec {
+    /// Sizes; batch and tokens do not matter here.
+    pub dims: Dims,
+    /// Settings of the operator.
+    pub config: Config,
+    /// Tokens of one chunk.
+    pub chunk: usize,
+    /// Element type.
+    pub float: Float,
+    /// Decisions are given instead of made.
+    pub replay: bool,
+    /// The schedule measures scores.
+    pub measure: bool,
+}
+
+impl Spec {
+    /// The constants as WGSL, in the place of `common/spec.wgsl`.
+    pub fn header(&self) -> String {
+        let mut text = String::new();
+        let (alias, enable) = match self.float {
+            Float::F32 => ("f32", ""),
+            Float::F16 => ("f16", "enable f16;\n"),
+        };
+        text.push_str(enable);
+        let cost = match self.config.merge {
+            MergeCost::Density => 0,
+            MergeCost::Ward => 1,
+            MergeCost::Oldest => 2,
+        };
+        let sizes = [
+            ("HEADS", self.dims.heads),
+            ("GROUPS", self.dims.groups),
+            ("KEY_DIM", self.dims.key_dim),
+            ("VALUE_DIM", self.dims.value_dim),
+            ("CAPACITY", self.dims.capacity),
+            ("CHUNK", self.chunk),
+            ("COST", cost),
+        ];
+        let switches = [
+            ("RMS", self.config.norm == Norm::Rms),
+            ("REPLAY", self.replay),
+            ("MEASURE", self.measure),
+            ("DELTA", self.config.backbone == Backbone::Delta),
+        ];
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "alias io = {alias};");
+        for (name, size) in sizes {
+            let _ = writeln!(text, "const {name}: u32 = {size}u;");
+        }
+        for (name, on) in switches {
+            let _ = writeln!(text, "const {name}: bool = {on};");
+        }
+        let _ = writeln!(
+            text,
+            "const EPSILON: f32 = {:e};",
+            self.config.epsilon as f32
+        );
+        text
+    }
+}

@@ -1,0 +1,69 @@
+//! How near is near: relative root mean square, and where two arrays part.
+
+use dla_core::Dims;
+
+/// Relative root-mean-square error of `got` against `expected`; NaN counts as infinitely far unless both are NaN.
+pub fn relative_rms(got: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(got.len(), expected.len(), "arrays of one length");
+    let (mut error, mut size) = (0.0, 0.0);
+    for (&got, &expected) in got.iter().zip(expected) {
+        let difference = f64::from(got) - expected;
+        if expected.is_finite() && got.is_finite() {
+            error += difference * difference;
+            size += expected * expected;
+        } else if expected.is_finite() || got.is_finite() {
+            return f64::INFINITY;
+        }
+    }
+    if error == 0.0 {
+        0.0
+    } else {
+        (error / size.max(f64::MIN_POSITIVE)).sqrt()
+    }
+}
+
+/// Fails with the worst position, both values and the tolerance when `got` is too far from `expected`.
+#[track_caller]
+pub fn assert_near(case: &str, array: &str, got: &[f32], expected: &[f64], tolerance: f64) {
+    let rms = relative_rms(got, expected);
+    if rms.is_nan() || rms > tolerance {
+        let difference = |i: usize| (f64::from(got[i]) - expected[i]).abs();
+        let worst = (0..got.len())
+            .max_by(|&a, &b| f64::total_cmp(&difference(a), &difference(b)))
+            .unwrap_or(0);
+        panic!(
+            "{case}, {array}: relative rms {rms:.3e} > {tolerance:.0e}; worst at {worst} of {}: got {}, expected {}; rerun with CASE={case}",
+            got.len(),
+            got[worst],
+            expected[worst]
+        );
+    }
+}
+
+/// Fails where a score is further from the reference than its f32 Gram form allows: 1e-4 above 0.02, 2e-3 below.
+#[track_caller]
+pub fn assert_scores_near(case: &str, got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len(), "{case}, score: length");
+    for (at, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let tolerance = if expected > 0.02 {
+            1e-4 * expected.max(1.0)
+        } else {
+            2e-3
+        };
+        let near =
+            (got - expected).abs() <= tolerance || (!got.is_finite() && !expected.is_finite());
+        assert!(
+            near,
+            "{case}, score at {at}: got {got}, expected {expected}, tolerance {tolerance}; rerun with CASE={case}"
+        );
+    }
+}
+
+/// Where position `at` of a `[B, T, H]` array lies.
+pub fn position(dims: &Dims, at: usize) -> (usize, usize, usize) {
+    (
+        at / dims.heads / dims.tokens,
+        at / dims.heads % dims.tokens,
+        at % dims.heads,
+    )
+}

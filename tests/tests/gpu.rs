@@ -1,0 +1,4 @@
+//! Every GPU test, in one binary that shares a device.
+
+#[path = "gpu/operator.rs"]
+mod operator;

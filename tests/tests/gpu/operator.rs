@@ -1,0 +1,130 @@
+//! The operator on the device against the reference in double precision.
+
+use dla_core::dla::recurrent;
+use dla_core::{Dims, Output, Schedule, Trace};
+use dla_tests::cases::{Case, cases};
+use dla_tests::gpu::{checked_gpu, gpu};
+use dla_tests::tolerance::{assert_near, assert_scores_near, position};
+use dla_wgpu::{Gpu, op};
+
+/// Scores nearer to τ than this, or costs nearer to each other, may be decided either way.
+const MARGIN: f32 = 1e-4;
+
+fn reference(case: &Case, replay: bool, trace: Option<&Trace>) -> Output<f64> {
+    let wide = case.arrays().wide();
+    let decisions = trace.filter(|_| replay).map(|trace| &trace.decisions);
+    recurrent::forward(&case.dims, &case.config, &wide.inputs(decisions), None)
+        .unwrap_or_else(|error| panic!("{}: {error}", case.name))
+}
+
+fn device(gpu: &Gpu, case: &Case, options: &op::Options, trace: Option<&Trace>) -> Output<f32> {
+    let arrays = case.arrays();
+    let inputs = arrays.inputs(trace.map(|trace| &trace.decisions));
+    op::run(gpu, &case.dims, &case.config, &inputs, None, options)
+        .unwrap_or_else(|error| panic!("{}: {error}", case.name))
+}
+
+/// The first token whose decision differs, unless it was a near tie.
+fn first_difference(case: &Case, got: &Trace, expected: &Trace) -> Option<usize> {
+    let differs = |&at: &usize| {
+        got.decisions.get(at) != expected.decisions.get(at) || got.count[at] != expected.count[at]
+    };
+    let order = time_order(&case.dims);
+    order.into_iter().find(differs)
+}
+
+fn time_order(dims: &Dims) -> Vec<usize> {
+    (0..dims.token_heads()).collect()
+}
+
+fn check(gpu: &Gpu, case: &Case, options: &op::Options) {
+    let expected = reference(case, false, None);
+    let own = device(gpu, case, options, None);
+    if let Some(at) = first_difference(case, &own.trace, &expected.trace) {
+        let score = expected.trace.score[at];
+        eprintln!(
+            "{}: decisions part at {:?}, score {score}, {:?} against {:?}",
+            case.name,
+            position(&case.dims, at),
+            own.trace.decisions.get(at),
+            expected.trace.decisions.get(at)
+        );
+        let merge_only = own.trace.decisions.boundary[at] == expected.trace.decisions.boundary[at];
+        assert!(
+            merge_only || (score - case.tau).abs() < MARGIN,
+            "{}: not a near tie",
+            case.name
+        );
+    }
+    let got = if case.config.schedule == Schedule::Dynamic {
+        device(gpu, case, options, Some(&expected.trace))
+    } else {
+        own
+    };
+    compare(case, &got, &expected);
+}
+
+fn compare(case: &Case, got: &Output<f32>, expected: &Output<f64>) {
+    assert_eq!(
+        got.trace.decisions, expected.trace.decisions,
+        "{}",
+        case.name
+    );
+    assert_eq!(got.trace.count, expected.trace.count, "{}", case.name);
+    assert_eq!(got.cache.n, expected.cache.n, "{}", case.name);
+    assert_scores_near(case.name, &got.trace.score, &expected.trace.score);
+    assert_near(case.name, "o", &got.o, &expected.o, 1e-4);
+    assert_near(
+        case.name,
+        "states",
+        &got.cache.states,
+        &expected.cache.states,
+        1e-4,
+    );
+    assert_near(
+        case.name,
+        "info",
+        &got.cache.info,
+        &expected.cache.info,
+        1e-4,
+    );
+}
+
+fn chosen() -> impl Iterator<Item = Case> {
+    let wanted = std::env::var("CASE").ok();
+    cases()
+        .into_iter()
+        .filter(move |case| wanted.as_deref().is_none_or(|name| name == case.name))
+}
+
+#[test]
+fn every_case_equals_the_reference() {
+    let Some(gpu) = gpu() else { return };
+    for case in chosen() {
+        for chunk in [16, 64] {
+            check(
+                gpu,
+                &case,
+                &op::Options {
+                    chunk: Some(chunk),
+                    ..Default::default()
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn every_case_equals_the_reference_with_checks_on_and_no_features() {
+    let Some(gpu) = checked_gpu() else { return };
+    for case in chosen() {
+        check(
+            gpu,
+            &case,
+            &op::Options {
+                chunk: Some(32),
+                ..Default::default()
+            },
+        );
+    }
+}
