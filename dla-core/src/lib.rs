@@ -20,6 +20,7 @@ pub mod error;
 pub mod inputs;
 mod parallel;
 pub mod real;
+pub mod vector;
 
 pub use cache::Cache;
 pub use config::{Backbone, Config, MergeCost, Norm, Schedule};
