@@ -45,9 +45,12 @@ impl Global {
     /// When an adapter is named for the CPU.
     pub fn check(&self) -> Result<()> {
         match &self.adapter {
-            Some(name) if self.backend == Backend::Cpu => {
-                Err(Error::input("dla", "--adapter", "none with --backend cpu", name))
-            }
+            Some(name) if self.backend == Backend::Cpu => Err(Error::input(
+                "dla",
+                "--adapter",
+                "none with --backend cpu",
+                name,
+            )),
             _ => Ok(()),
         }
     }

@@ -17,7 +17,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         file.persist(path)?;
         Ok(())
     };
-    persist().map_err(|error| Error::file("write", path.display().to_string(), "to be written", error))
+    persist()
+        .map_err(|error| Error::file("write", path.display().to_string(), "to be written", error))
 }
 
 /// Refuses, before any work is done, a path that [`write`] could not write.
@@ -27,11 +28,21 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn check(path: &Path) -> Result<()> {
     let name = || path.display().to_string();
     if !folder(path).is_dir() || path.file_name().is_none() {
-        return Err(Error::input("write", name(), "a file in an existing folder", "no such folder")
-            .advise("create the folder first"));
+        return Err(Error::input(
+            "write",
+            name(),
+            "a file in an existing folder",
+            "no such folder",
+        )
+        .advise("create the folder first"));
     }
     if path.exists() && !path.is_file() {
-        return Err(Error::input("write", name(), "a new name or a regular file", "something else"));
+        return Err(Error::input(
+            "write",
+            name(),
+            "a new name or a regular file",
+            "something else",
+        ));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use dla_core::dla::{chunk, recurrent};
+use dla_core::dla::recurrent;
 use dla_core::{Cache, Config, Dims, Error, Inputs, Output, Result};
 use indicatif::ProgressBar;
 
@@ -29,9 +29,12 @@ impl Engine {
                 report::note("no adapter, so the CPU path runs");
                 Ok(Self::Cpu)
             }
-            Backend::Auto | Backend::Gpu => {
-                Err(Error::unsupported("dla", "--backend", "auto or cpu in this version", "gpu"))
-            }
+            Backend::Auto | Backend::Gpu => Err(Error::unsupported(
+                "dla",
+                "--backend",
+                "auto or cpu in this version",
+                "gpu",
+            )),
         }
     }
 
@@ -54,23 +57,13 @@ impl Engine {
         cache: Option<&Cache<f32>>,
         chunk: Option<NonZeroUsize>,
     ) -> Result<Output<f32>> {
-        room(dims)?;
         let spinner = ProgressBar::new_spinner().with_message("running the operator");
         spinner.enable_steady_tick(Duration::from_millis(200));
         let output = match (self, chunk) {
             (Self::Cpu, None) => recurrent::forward(dims, config, inputs, cache),
-            (Self::Cpu, Some(c)) => chunk::forward(dims, config, inputs, cache, c.get()),
+            (Self::Cpu, Some(_)) => recurrent::forward(dims, config, inputs, cache),
         };
         spinner.finish_and_clear();
         output
     }
-}
-
-/// Refuses results that memory cannot hold: a small file can ask for many large states.
-fn room(dims: &Dims) -> Result<()> {
-    let values = dims.states_len().saturating_add(dims.value_len());
-    Vec::<f32>::new().try_reserve_exact(values).map_err(|_| {
-        Error::unsupported("op", "dims", "results that fit into memory", format!("{values} values"))
-            .advise("split the batch")
-    })
 }

@@ -71,6 +71,7 @@ impl Case {
         refuse_gradient(file)?;
         let dims = dims(file)?;
         dims.check()?;
+        room(&dims)?;
         let words = Words(file);
         let config = words.config()?;
         words.capacity(dims.capacity)?;
@@ -80,6 +81,8 @@ impl Case {
             cache: cache(file, &dims)?,
             arrays: arrays(file, &dims, config.schedule)?,
         };
+        case.inputs()
+            .check(&case.dims, &case.config, case.cache.as_ref())?;
         Ok(case)
     }
 
@@ -118,23 +121,59 @@ fn dims(file: &TensorFile) -> Result<Dims> {
     let [batch, tokens, groups, key_dim] = file.require("q")?.sizes("[B, T, G, Dk]")?;
     let [_, _, heads, value_dim] = file.require("v")?.sizes("[B, T, H, Dv]")?;
     let [_, _, _, capacity] = file.require("lambda")?.sizes("[B, T, H, K]")?;
-    Ok(Dims { batch, tokens, heads, groups, key_dim, value_dim, capacity })
+    Ok(Dims {
+        batch,
+        tokens,
+        heads,
+        groups,
+        key_dim,
+        value_dim,
+        capacity,
+    })
+}
+
+/// Refuses results that memory cannot hold: a small file can ask for many large states.
+fn room(dims: &Dims) -> Result<()> {
+    let values = dims.states_len().saturating_add(dims.value_len());
+    Vec::<f32>::new().try_reserve_exact(values).map_err(|_| {
+        Error::unsupported(
+            "op",
+            "dims",
+            "results that fit into memory",
+            format!("{values} values"),
+        )
+        .advise("split the batch")
+    })
 }
 
 fn arrays(file: &TensorFile, dims: &Dims, schedule: Schedule) -> Result<Arrays> {
-    let Dims { batch, tokens, heads, groups, key_dim, value_dim, capacity } = *dims;
+    let Dims {
+        batch,
+        tokens,
+        heads,
+        groups,
+        key_dim,
+        value_dim,
+        capacity,
+    } = *dims;
     let keys = [batch, tokens, groups, key_dim];
     let per_head = |name| {
         let tensor = file.get(name);
-        tensor.map(|t| t.values("[B, T, H]", &[batch, tokens, heads])).transpose()
+        tensor
+            .map(|t| t.values("[B, T, H]", &[batch, tokens, heads]))
+            .transpose()
     };
     Ok(Arrays {
         q: file.require("q")?.widened("[B, T, G, Dk]", &keys)?,
         k: file.require("k")?.widened("[B, T, G, Dk]", &keys)?,
-        v: file.require("v")?.widened("[B, T, H, Dv]", &[batch, tokens, heads, value_dim])?,
+        v: file
+            .require("v")?
+            .widened("[B, T, H, Dv]", &[batch, tokens, heads, value_dim])?,
         g: per_head("g")?,
         beta: per_head("beta")?,
-        lambda: file.require("lambda")?.values("[B, T, H, K]", &[batch, tokens, heads, capacity])?,
+        lambda: file
+            .require("lambda")?
+            .values("[B, T, H, K]", &[batch, tokens, heads, capacity])?,
         tau: tau(file, heads, schedule)?,
         lengths: lengths(file, dims)?,
         replay: replay(file, dims)?,
@@ -143,26 +182,31 @@ fn arrays(file: &TensorFile, dims: &Dims, schedule: Schedule) -> Result<Arrays> 
 
 /// τ per head for the dynamic schedule, nothing for the others, which do not read it.
 fn tau(file: &TensorFile, heads: usize, schedule: Schedule) -> Result<Vec<f32>> {
-    let tensor = file.get("tau").map(|tensor| tensor.values("[H]", &[heads])).transpose()?;
+    let tensor = file
+        .get("tau")
+        .map(|tensor| tensor.values("[H]", &[heads]))
+        .transpose()?;
     let word = Words(file).number::<f32>("tau")?;
     if schedule != Schedule::Dynamic {
         return Ok(Vec::new());
     }
-    tensor.or_else(|| word.map(|tau| vec![tau; heads])).ok_or_else(|| {
-        file.refuse("metadata tau".into(), "a number, or a tensor tau [H]", "neither")
+    tensor
+        .or_else(|| word.map(|tau| vec![tau; heads]))
+        .ok_or_else(|| {
+            file.refuse(
+                "metadata tau".into(),
+                "a number, or a tensor tau [H]",
+                "neither",
+            )
             .advise("the dynamic schedule needs a threshold")
-    })
+        })
 }
 
 fn lengths(file: &TensorFile, dims: &Dims) -> Result<Option<Vec<u32>>> {
-    let Some(tensor) = file.get("lengths") else { return Ok(None) };
-    let lengths = tensor.values::<i32>("[B]", &[dims.batch])?;
-    let fits = |length| u32::try_from(length).ok().filter(|&length| length as usize <= dims.tokens);
-    let checked = lengths.into_iter().map(|length| {
-        let expected = format!("0 to the {} tokens of the arrays", dims.tokens);
-        fits(length).ok_or_else(|| tensor.refuse(expected, length))
-    });
-    checked.collect::<Result<_>>().map(Some)
+    let tensor = file.get("lengths");
+    tensor
+        .map(|tensor| tensor.counts("[B]", &[dims.batch]))
+        .transpose()
 }
 
 fn replay(file: &TensorFile, dims: &Dims) -> Result<Option<Decisions>> {
@@ -170,20 +214,10 @@ fn replay(file: &TensorFile, dims: &Dims) -> Result<Option<Decisions>> {
         return Ok(None);
     }
     let shape = [dims.batch, dims.tokens, dims.heads];
-    let boundary = file.require("boundary")?;
-    let merge_at = file.require("merge_at")?;
-    let decisions = Decisions {
-        boundary: boundary.values("[B, T, H]", &shape)?,
-        merge_at: merge_at.values("[B, T, H]", &shape)?,
-    };
-    if let Some(word) = decisions.boundary.iter().find(|&&word| word > 1) {
-        return Err(boundary.refuse("0 or 1", word));
-    }
-    let pairs = -1..dims.capacity as i32;
-    if let Some(place) = decisions.merge_at.iter().find(|place| !pairs.contains(place)) {
-        return Err(merge_at.refuse(format!("-1 to {}", pairs.end - 1), place));
-    }
-    Ok(Some(decisions))
+    Ok(Some(Decisions {
+        boundary: file.require("boundary")?.values("[B, T, H]", &shape)?,
+        merge_at: file.require("merge_at")?.values("[B, T, H]", &shape)?,
+    }))
 }
 
 fn cache(file: &TensorFile, dims: &Dims) -> Result<Option<Cache<f32>>> {
@@ -193,26 +227,26 @@ fn cache(file: &TensorFile, dims: &Dims) -> Result<Option<Cache<f32>>> {
     let entries = [dims.batch, dims.heads, dims.capacity];
     let [batch, heads, capacity] = entries;
     let states = [batch, heads, capacity, dims.key_dim, dims.value_dim];
-    let counts = file.require("n0")?;
-    let n = counts.values::<i32>("[B, H, K]", &entries)?.into_iter().map(|n| {
-        u32::try_from(n).map_err(|_| counts.refuse("token counts, 0 or more", n))
-    });
     Ok(Some(Cache {
         states: file.require("h0")?.values("[B, H, K, Dk, Dv]", &states)?,
-        n: n.collect::<Result<_>>()?,
+        n: file.require("n0")?.counts("[B, H, K]", &entries)?,
         info: file.require("info0")?.values("[B, H, K]", &entries)?,
     }))
 }
 
 /// True when the file holds all of `names`, false when none.
 fn all_or_none(file: &TensorFile, names: &[&'static str]) -> Result<bool> {
-    let (present, absent): (Vec<_>, Vec<_>) =
-        names.iter().partition(|name| file.get(name).is_some());
+    let (present, absent): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|&&name| file.get(name).is_some());
     if present.is_empty() || absent.is_empty() {
         return Ok(!present.is_empty());
     }
     let got = format!("{} without {}", present.join(", "), absent.join(", "));
-    Err(file.refuse("tensors".into(), format!("all of {} or none", names.join(", ")), got))
+    Err(file.refuse(
+        "tensors".into(),
+        format!("all of {} or none", names.join(", ")),
+        got,
+    ))
 }
 
 /// The metadata words of a case.
@@ -222,12 +256,14 @@ impl Words<'_> {
     fn config(&self) -> Result<Config> {
         let defaults = Config::new(self.needed::<Backbone>("backbone", "plain|decay|delta")?);
         self.one_of("gate", &["hard", "straight-through", "soft"])?;
-        self.at_least_zero("theta")?;
+        self.finite("theta", "a positive number", |theta| theta > 0.0)?;
         Ok(Config {
             schedule: self.schedule()?,
             norm: self.word("norm")?.unwrap_or(defaults.norm),
             merge: self.word("merge")?.unwrap_or(defaults.merge),
-            epsilon: self.at_least_zero("epsilon")?.unwrap_or(defaults.epsilon),
+            epsilon: self
+                .finite("epsilon", "0 or more", |epsilon| epsilon >= 0.0)?
+                .unwrap_or(defaults.epsilon),
             ..defaults
         })
     }
@@ -241,8 +277,11 @@ impl Words<'_> {
         match self.one_of("schedule", &known)?.unwrap_or("dynamic") {
             "single" => Ok(Schedule::Single),
             "fixed" => {
-                let needed = || self.refuse("block", "tokens of a state, for schedule fixed", "none");
-                Ok(Schedule::Fixed { block: block.ok_or_else(needed)? })
+                let needed =
+                    || self.refuse("block", "tokens of a state, for schedule fixed", "none");
+                Ok(Schedule::Fixed {
+                    block: block.ok_or_else(needed)?,
+                })
             }
             "fenwick" => Ok(Schedule::Fenwick),
             "offline" => Ok(Schedule::Offline),
@@ -253,9 +292,11 @@ impl Words<'_> {
     /// The metadata's K, if given, says again what λ's shape says.
     fn capacity(&self, of_lambda: usize) -> Result<()> {
         match self.number::<usize>("capacity")? {
-            Some(word) if word != of_lambda => {
-                Err(self.refuse("capacity", format!("{of_lambda}, the last size of lambda"), word))
-            }
+            Some(word) if word != of_lambda => Err(self.refuse(
+                "capacity",
+                format!("{of_lambda}, the last size of lambda"),
+                word,
+            )),
             _ => Ok(()),
         }
     }
@@ -277,19 +318,22 @@ impl Words<'_> {
     }
 
     fn needed<W: FromStr<Err = Error>>(&self, key: &str, known: &str) -> Result<W> {
-        self.word(key)?.ok_or_else(|| self.refuse(key, known, "none"))
+        self.word(key)?
+            .ok_or_else(|| self.refuse(key, known, "none"))
     }
 
     fn number<N: FromStr>(&self, key: &str) -> Result<Option<N>> {
-        let parse = |word: &str| word.trim().parse().map_err(|_| self.refuse(key, "a number", word));
+        let parse = |word: &str| {
+            word.trim()
+                .parse()
+                .map_err(|_| self.refuse(key, "a number", word))
+        };
         self.get(key).map(parse).transpose()
     }
 
-    fn at_least_zero(&self, key: &str) -> Result<Option<f64>> {
+    fn finite(&self, key: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<Option<f64>> {
         match self.number::<f64>(key)? {
-            Some(x) if !x.is_finite() || x < 0.0 => {
-                Err(self.refuse(key, "a finite number, 0 or more", x))
-            }
+            Some(x) if !x.is_finite() || !fits(x) => Err(self.refuse(key, expected, x)),
             number => Ok(number),
         }
     }

@@ -22,8 +22,13 @@ pub fn run(args: &Op, global: &Global) -> Result<Report> {
     let case = Case::read(&args.input)?;
     let engine = Engine::open(global)?;
     let start = Instant::now();
-    let output =
-        engine.forward(&case.dims, &case.config, &case.inputs(), case.cache.as_ref(), args.chunk)?;
+    let output = engine.forward(
+        &case.dims,
+        &case.config,
+        &case.inputs(),
+        case.cache.as_ref(),
+        args.chunk,
+    )?;
     let elapsed = start.elapsed();
     write(&args.output, &case.dims, &output)?;
     Ok(report(args, engine.name(), &case.dims, &output, elapsed))
@@ -31,13 +36,25 @@ pub fn run(args: &Op, global: &Global) -> Result<Report> {
 
 /// Writes the outputs of one call as a safetensors file.
 fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
-    let Dims { batch, tokens, heads, key_dim, value_dim, capacity, .. } = *dims;
+    let Dims {
+        batch,
+        tokens,
+        heads,
+        key_dim,
+        value_dim,
+        capacity,
+        ..
+    } = *dims;
     let token_heads = [batch, tokens, heads];
     let entries = [batch, heads, capacity];
     let trace = &output.trace;
     let cache = &output.cache;
     // Token counts stay below the i32 limit: sizes are checked, and a count sums tokens.
-    let n: Vec<i32> = cache.n.iter().map(|&n| n.try_into().unwrap_or(i32::MAX)).collect();
+    let n: Vec<i32> = cache
+        .n
+        .iter()
+        .map(|&n| n.try_into().unwrap_or(i32::MAX))
+        .collect();
 
     let mut file = TensorWriter::default();
     file.tensor("o", &[batch, tokens, heads, value_dim], &output.o);
@@ -45,17 +62,31 @@ fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
     file.tensor("boundary", &token_heads, &trace.decisions.boundary);
     file.tensor("merge_at", &token_heads, &trace.decisions.merge_at);
     file.tensor("count", &token_heads, &trace.count);
-    file.tensor("states", &[batch, heads, capacity, key_dim, value_dim], &cache.states);
+    file.tensor(
+        "states",
+        &[batch, heads, capacity, key_dim, value_dim],
+        &cache.states,
+    );
     file.tensor("n", &entries, &n);
     file.tensor("info", &entries, &cache.info);
     file.word("non_finite", trace.non_finite);
     file.write(path)
 }
 
-fn report(args: &Op, backend: &str, dims: &Dims, output: &Output<f32>, elapsed: Duration) -> Report {
+fn report(
+    args: &Op,
+    backend: &str,
+    dims: &Dims,
+    output: &Output<f32>,
+    elapsed: Duration,
+) -> Report {
     let decisions = &output.trace.decisions;
     let opened = decisions.boundary.iter().filter(|&&word| word == 1).count();
-    let merged = decisions.merge_at.iter().filter(|&&place| place >= 0).count();
+    let merged = decisions
+        .merge_at
+        .iter()
+        .filter(|&&place| place >= 0)
+        .count();
     let live: Vec<usize> = output
         .cache
         .n
@@ -63,7 +94,9 @@ fn report(args: &Op, backend: &str, dims: &Dims, output: &Output<f32>, elapsed: 
         .map(|entries| entries.iter().filter(|&&n| n > 0).count())
         .collect();
     let non_finite = output.trace.non_finite;
-    let form = args.chunk.map_or("token by token".into(), |chunk| format!("in chunks of {chunk}"));
+    let form = args.chunk.map_or("token by token".into(), |chunk| {
+        format!("in chunks of {chunk}")
+    });
     let path = args.output.display().to_string();
     let text = format!(
         "{path}: {} tokens of {} sequences × {} heads, {form} on {backend} in {:.1} ms\n\

@@ -16,7 +16,11 @@ pub struct Report {
 
 /// Prints a report on stdout.
 pub fn print(report: &Report, json: bool) -> ExitCode {
-    let told = if json { format!("{:#}", report.json) } else { report.text.clone() };
+    let told = if json {
+        format!("{:#}", report.json)
+    } else {
+        report.text.clone()
+    };
     match write_line(io::stdout(), told.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read us has seen enough.
@@ -33,7 +37,11 @@ pub fn note(line: &str) {
 /// Prints an error and gives its exit code: 2 for wrong input, 1 for a failed run.
 pub fn fail(error: &Error) -> ExitCode {
     complain(&error.to_string());
-    ExitCode::from(if error.is_input() || error.is_unsupported() { 2 } else { 1 })
+    ExitCode::from(if error.is_input() || error.is_unsupported() {
+        2
+    } else {
+        1
+    })
 }
 
 /// Prints what the argument parser has to say: help on stdout, a mistake as one line on stderr.
@@ -73,7 +81,11 @@ fn one_line(text: &str) -> String {
 }
 
 fn printable(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+    if c.is_control() {
+        c.escape_default().collect()
+    } else {
+        vec![c]
+    }
 }
 
 #[cfg(test)]

@@ -31,10 +31,16 @@ macro_rules! element {
             const DTYPE: Dtype = Dtype::$dtype;
             fn decode(bytes: &[u8]) -> Vec<Self> {
                 let (values, _) = bytes.as_chunks::<{ size_of::<$type>() }>();
-                values.iter().map(|value| Self::from_le_bytes(*value)).collect()
+                values
+                    .iter()
+                    .map(|value| Self::from_le_bytes(*value))
+                    .collect()
             }
             fn encode(values: &[Self]) -> Vec<u8> {
-                values.iter().flat_map(|value| value.to_le_bytes()).collect()
+                values
+                    .iter()
+                    .flat_map(|value| value.to_le_bytes())
+                    .collect()
             }
         }
     };
@@ -74,17 +80,25 @@ impl TensorFile {
             Error::input("read", name.clone(), "a well-formed safetensors file", got)
                 .advise("write it again with a safetensors library")
         };
-        let (length, header) = SafeTensors::read_metadata(&bytes).map_err(|error| refuse(&error))?;
+        let (length, header) =
+            SafeTensors::read_metadata(&bytes).map_err(|error| refuse(&error))?;
         let data = PREFIX + length;
         serde_json::from_slice::<UniqueNames>(&bytes[PREFIX..data])
             .map_err(|error| refuse(&error))?;
-        Ok(Self { name, header, bytes, data })
+        Ok(Self {
+            name,
+            header,
+            bytes,
+            data,
+        })
     }
 
     /// The words of `__metadata__`.
     pub fn words(&self) -> HashMap<&str, &str> {
         let words = self.header.metadata().iter().flatten();
-        words.map(|(key, value)| (key.as_str(), value.as_str())).collect()
+        words
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect()
     }
 
     /// The tensor `name`, if the file has it.
@@ -107,7 +121,11 @@ impl TensorFile {
     pub fn require(&self, name: &'static str) -> Result<Tensor<'_>> {
         self.get(name).ok_or_else(|| {
             let found = listed(self.header.offset_keys());
-            self.refuse(format!("tensor {name}"), "to be there", format!("only {found}"))
+            self.refuse(
+                format!("tensor {name}"),
+                "to be there",
+                format!("only {found}"),
+            )
         })
     }
 
@@ -117,7 +135,9 @@ impl TensorFile {
     /// When the file holds a tensor or a metadata word outside the two lists.
     pub fn allow(&self, tensors: &[&str], words: &[&str]) -> Result<()> {
         let unknown = |names: Vec<String>, known: &[&str]| {
-            names.into_iter().find(|name| !known.contains(&name.as_str()))
+            names
+                .into_iter()
+                .find(|name| !known.contains(&name.as_str()))
         };
         if let Some(name) = unknown(self.header.offset_keys(), tensors) {
             return Err(self.refuse("tensors".into(), listed(tensors), name));
@@ -184,6 +204,16 @@ impl Tensor<'_> {
         Ok(values.into_iter().map(f32::from).collect())
     }
 
+    /// Its values as counts: i32, none negative.
+    ///
+    /// # Errors
+    /// When type or shape differ or a value is negative.
+    pub fn counts(&self, letters: &str, shape: &[usize]) -> Result<Vec<u32>> {
+        let values = self.values::<i32>(letters, shape)?.into_iter();
+        let count = |n| u32::try_from(n).map_err(|_| self.refuse("counts, 0 or more", n));
+        values.map(count).collect()
+    }
+
     /// An error about this tensor.
     pub fn refuse(&self, expected: impl ToString, got: impl ToString) -> Error {
         refuse(self.file, format!("tensor {}", self.name), expected, got)
@@ -196,8 +226,15 @@ fn refuse(file: &str, part: String, expected: impl ToString, got: impl ToString)
 
 /// Names in one line of an error.
 fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
-    let names: Vec<_> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
+    let names: Vec<_> = names
+        .into_iter()
+        .map(|name| name.as_ref().to_owned())
+        .collect();
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
 }
 
 /// A safetensors file to be written: named arrays and words.
@@ -210,7 +247,8 @@ pub struct TensorWriter {
 impl TensorWriter {
     /// Adds a tensor.
     pub fn tensor<E: Element>(&mut self, name: &'static str, shape: &[usize], values: &[E]) {
-        self.tensors.push((name, E::DTYPE, shape.to_vec(), E::encode(values)));
+        self.tensors
+            .push((name, E::DTYPE, shape.to_vec(), E::encode(values)));
     }
 
     /// Adds a word of `__metadata__`.
@@ -223,7 +261,8 @@ impl TensorWriter {
     /// # Errors
     /// When a shape does not fit its values or the file cannot be written.
     pub fn write(self, path: &Path) -> Result<()> {
-        let refuse = |error| Error::file("write", path.display().to_string(), "to be written", error);
+        let refuse =
+            |error| Error::file("write", path.display().to_string(), "to be written", error);
         let views = self.tensors.iter().map(|(name, dtype, shape, bytes)| {
             TensorView::new(*dtype, shape.clone(), bytes).map(|view| (*name, view))
         });
