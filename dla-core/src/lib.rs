@@ -20,6 +20,9 @@ pub mod error;
 pub mod inputs;
 mod parallel;
 pub mod real;
+pub mod session;
+pub mod trace;
+pub mod vector;
 
 pub use cache::Cache;
 pub use config::{Backbone, Config, MergeCost, Norm, Schedule};
@@ -28,3 +31,4 @@ pub use dims::Dims;
 pub use error::{Error, Result};
 pub use inputs::{Inputs, Output};
 pub use real::Real;
+pub use session::Session;

@@ -31,6 +31,9 @@ pub trait Real:
     /// +∞.
     const INFINITY: Self;
 
+    /// Bytes in memory and in files.
+    const BYTES: usize;
+
     /// The nearest value of this type.
     fn from_f64(x: f64) -> Self;
     /// This value in double precision, exact.
@@ -53,6 +56,7 @@ macro_rules! real {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const INFINITY: Self = <$t>::INFINITY;
+            const BYTES: usize = size_of::<$t>();
             fn from_f64(x: f64) -> Self {
                 x as $t
             }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Case, File, assert_close, case_names, golden};
-use dla_core::dla::recurrent;
+use dla_core::dla::{chunk, recurrent};
 use dla_core::{Inputs, Output, Real};
 
 /// Compares every array that the expected file has.
@@ -79,4 +79,24 @@ fn golden_op_f64() {
 #[test]
 fn golden_op_f32() {
     every_case::<f32>(1e-4, |name| name != "ties");
+}
+
+/// The chunkwise form gives the golden values too, whole and in ragged chunks.
+#[test]
+fn golden_op_chunked() {
+    for name in case_names(&golden("op")) {
+        let file = |suffix: &str| File::read(&golden("op").join(format!("{name}{suffix}")));
+        let expected = file(".expected.safetensors");
+        let case = Case::<f64>::from_file(&file(".safetensors"));
+        let decisions = expected.decisions();
+        let replay = Inputs {
+            replay: decisions.as_ref().filter(|_| name == "ties"),
+            ..case.inputs()
+        };
+        for size in [1, 7, 16, 64, 256] {
+            let output = chunk::forward(&case.dims, &case.config, &replay, None, size)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            compare(&format!("{name}/chunk {size}"), &output, &expected, 1e-6);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! A scalar gate, as in Mamba-2: every state decays by e^g, a token writes k vᵀ.
 
+use super::form::{Carry, Form, Step, decay_before, running_decay, seen};
 use super::{Token, outer};
 use crate::real::Real;
 
@@ -14,4 +15,35 @@ pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
 /// `s = k vᵀ`.
 pub fn contribution<R: Real>(token: &Token<'_, R>, s: &mut [R]) {
     outer(token.k, token.v, R::ONE, s);
+}
+
+/// `read_tj = e^{A_t − A_j} q_t·k_j`; entered states and keys only decay.
+pub fn form<R: Real>(tokens: &[Token<'_, R>]) -> Form<R> {
+    let len = tokens.len();
+    let a = running_decay(tokens);
+    let end = a[len - 1];
+    let mut form = Form {
+        len,
+        read: vec![R::ZERO; len * len],
+        query: Vec::new(),
+        probe: vec![R::ZERO; len * len],
+        probe_query: Vec::new(),
+        write: Vec::new(),
+        carry: Carry::Scalar(end.exp()),
+        steps: tokens.iter().map(Step::decay).collect(),
+    };
+    for (t, token) in tokens.iter().enumerate() {
+        let before = decay_before(&a, t);
+        let row = t * len;
+        form.read[row..=row + t].copy_from_slice(&seen(tokens, &a, token.q, a[t], t + 1));
+        form.probe[row..row + t].copy_from_slice(&seen(tokens, &a, token.k, before, t));
+        extend_scaled(&mut form.query, a[t].exp(), token.q);
+        extend_scaled(&mut form.probe_query, before.exp(), token.k);
+        extend_scaled(&mut form.write, (end - a[t]).exp(), token.k);
+    }
+    form
+}
+
+fn extend_scaled<R: Real>(rows: &mut Vec<R>, scale: R, x: &[R]) {
+    rows.extend(x.iter().map(|&x| scale * x));
 }

@@ -1,11 +1,14 @@
 //! Backbones: what every state goes through at a token, and what the token writes (`docs/algorithm.md` §2).
 //!
-//! A backbone is one file with two functions, `transition` and `contribution`; this module picks
-//! the file. A state is a row-major `[key_dim, value_dim]` slice.
+//! A backbone is one file with three functions: `transition` and `contribution` for a token, `form`
+//! for a chunk of tokens; this module picks the file. A state is a row-major `[key_dim, value_dim]` slice.
 
 pub mod decay;
 pub mod delta;
+pub mod form;
 pub mod plain;
+
+pub use form::Form;
 
 use crate::config::Backbone;
 use crate::real::Real;
@@ -40,6 +43,15 @@ pub fn contribution<R: Real>(backbone: Backbone, token: &Token<'_, R>, s: &mut [
         Backbone::Plain => plain::contribution(token, s),
         Backbone::Decay => decay::contribution(token, s),
         Backbone::Delta => delta::contribution(token, s),
+    }
+}
+
+/// The attention form of a chunk of at least one token.
+pub fn form<R: Real>(backbone: Backbone, tokens: &[Token<'_, R>]) -> Form<R> {
+    match backbone {
+        Backbone::Plain => plain::form(tokens),
+        Backbone::Decay => decay::form(tokens),
+        Backbone::Delta => delta::form(tokens),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Linear attention: states stay as they are, a token writes k vᵀ.
 
-use super::{Token, outer};
+use super::form::Form;
+use super::{Token, decay, outer};
 use crate::real::Real;
 
 /// S stays S.
@@ -9,4 +10,9 @@ pub fn transition<R: Real>(_token: &Token<'_, R>, _state: &mut [R]) {}
 /// `s = k vᵀ`.
 pub fn contribution<R: Real>(token: &Token<'_, R>, s: &mut [R]) {
     outer(token.k, token.v, R::ONE, s);
+}
+
+/// The form of a gate that is always open: a plain token has g = 0.
+pub fn form<R: Real>(tokens: &[Token<'_, R>]) -> Form<R> {
+    decay::form(tokens)
 }

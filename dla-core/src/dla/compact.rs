@@ -1,9 +1,9 @@
 //! The capacity rule (`docs/algorithm.md` §5): which adjacent pair a full cache merges.
 
-use super::score::{dot, square_norm};
 use super::state::State;
 use crate::config::MergeCost;
 use crate::real::Real;
+use crate::vector::{dot, square_norm};
 
 /// The index of the first least cost; a cost that is NaN counts as +∞, and 0 is the answer when all do.
 pub fn argmin<R: Real>(costs: impl IntoIterator<Item = R>) -> usize {

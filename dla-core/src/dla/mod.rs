@@ -1,6 +1,8 @@
 //! The operator, step by step: score, boundary, capacity, readout, and the recurrences made of them.
 
+pub mod bound;
 pub mod boundary;
+pub mod chunk;
 pub mod compact;
 pub mod merge;
 pub mod readout;

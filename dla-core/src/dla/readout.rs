@@ -4,14 +4,13 @@ use super::schedule;
 use super::state::State;
 use crate::config::Schedule;
 use crate::real::Real;
+use crate::vector::add_scaled;
 
 /// `out = qᵀ S` for one state `[key_dim, value_dim]`.
 pub fn read<R: Real>(q: &[R], state: &[R], out: &mut [R]) {
     out.fill(R::ZERO);
     for (row, &q) in state.chunks_exact(out.len()).zip(q) {
-        for (o, &x) in out.iter_mut().zip(row) {
-            *o += q * x;
-        }
+        add_scaled(out, q, row);
     }
 }
 
@@ -31,9 +30,6 @@ pub fn readout<R: Real>(q: &[R], states: &[State<R>], weight: impl Fn(usize) -> 
     let mut y = vec![R::ZERO; o.len()];
     for (index, state) in states.iter().enumerate() {
         read(q, &state.matrix, &mut y);
-        let weight = weight(index);
-        for (o, &y) in o.iter_mut().zip(&y) {
-            *o += weight * y;
-        }
+        add_scaled(o, weight(index), &y);
     }
 }

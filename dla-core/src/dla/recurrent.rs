@@ -12,7 +12,7 @@ use crate::config::{Config, Schedule};
 use crate::decisions::Decision;
 use crate::dims::Dims;
 use crate::error::Result;
-use crate::inputs::{Inputs, Output};
+use crate::inputs::{Inputs, Output, check_len};
 use crate::parallel::map_sequences;
 use crate::real::Real;
 
@@ -42,58 +42,101 @@ pub fn forward<R: Real>(
     inputs: &Inputs<'_, R>,
     cache: Option<&Cache<R>>,
 ) -> Result<Output<R>> {
+    observe(dims, config, inputs, cache, &vec![(); dims.sequences()]).map(|(output, _)| output)
+}
+
+/// Sees every token of one head of one sequence as it is decided.
+pub trait Observer<R>: Clone + Send + Sync {
+    /// Token `token` was scored against the newest of `states` (oldest first, after the transition,
+    /// before the merge and the write), and `decided`.
+    fn see(&mut self, token: usize, score: R, states: &[State<R>], decided: Decision);
+}
+
+impl<R> Observer<R> for () {
+    fn see(&mut self, _: usize, _: R, _: &[State<R>], _: Decision) {}
+}
+
+/// [`forward`] with an observer for each sequence and head, `[batch, heads]`, given back as it ended.
+///
+/// # Errors
+/// Those of [`forward`], and a number of observers that does not fit.
+pub fn observe<R: Real, O: Observer<R>>(
+    dims: &Dims,
+    config: &Config,
+    inputs: &Inputs<'_, R>,
+    cache: Option<&Cache<R>>,
+    observers: &[O],
+) -> Result<(Output<R>, Vec<O>)> {
     inputs.check(dims, config, cache)?;
+    check_len("observers", observers.len(), dims.sequences())?;
     let forced = schedule::forced(dims, config, inputs, cache)?;
     let runs = map_sequences(dims, |b, h| {
+        let sequence = Sequence::new(dims, inputs, b, h);
+        let head = Head {
+            dims,
+            config,
+            sequence,
+            decider: Decider::new(config, dims.capacity, sequence.tau(), forced.as_deref()),
+        };
         let states = cache.map_or_else(Vec::new, |cache| {
             state::load(dims, config.schedule, cache, b, h)
         });
-        let sequence = Sequence::new(dims, inputs, b, h);
-        let decider = Decider::new(config, dims.capacity, sequence.tau(), forced.as_deref());
-        run_sequence(dims, config, &sequence, &decider, states)
+        let mut observer = observers[b * dims.heads + h].clone();
+        (head.run(states, &mut observer), observer)
     });
-    Ok(run::gather(dims, config.schedule, runs))
+    let (runs, observers) = runs.into_iter().unzip();
+    Ok((run::gather(dims, config.schedule, runs), observers))
 }
 
 /// One head of one sequence.
-fn run_sequence<R: Real>(
-    dims: &Dims,
-    config: &Config,
-    sequence: &Sequence<'_, R>,
-    decider: &Decider<'_, R>,
-    states: Vec<State<R>>,
-) -> Run<R> {
-    let score = Score::new(dims, config);
-    let mut s = vec![R::ZERO; dims.state_len()];
-    let mut o = vec![R::ZERO; dims.value_dim];
-    let mut run = Run::new(states, sequence.len());
-    for t in 0..sequence.len() {
-        let token = sequence.token(t);
-        for state in &mut run.states {
-            backbone::transition(config.backbone, &token, &mut state.matrix);
-        }
-        backbone::contribution(config.backbone, &token, &mut s);
-        let score = match run.states.last() {
-            Some(open) if config.schedule == Schedule::Dynamic => {
-                score.of_matrices(&s, &open.matrix)
+struct Head<'a, R> {
+    dims: &'a Dims,
+    config: &'a Config,
+    sequence: Sequence<'a, R>,
+    decider: Decider<'a, R>,
+}
+
+impl<R: Real> Head<'_, R> {
+    fn run(&self, states: Vec<State<R>>, observer: &mut impl Observer<R>) -> Run<R> {
+        let Self {
+            dims,
+            config,
+            sequence,
+            decider,
+        } = self;
+        let score = Score::new(dims, config);
+        let mut s = vec![R::ZERO; dims.state_len()];
+        let mut o = vec![R::ZERO; dims.value_dim];
+        let mut run = Run::new(states, sequence.len());
+        for t in 0..sequence.len() {
+            let token = sequence.token(t);
+            for state in &mut run.states {
+                backbone::transition(config.backbone, &token, &mut state.matrix);
             }
-            _ => R::ZERO,
-        };
-        let decision = decider.decide(sequence.at(t), score, &run.states);
-        step(config.schedule, &mut run.states, decision, &s, score);
-        read_states(
-            config.schedule,
-            sequence.lambda(t),
-            token.q,
-            &run.states,
-            &mut o,
-        );
-        run.o.extend_from_slice(&o);
-        run.score.push(score);
-        run.decisions.push(decision);
-        run.count.push(run.states.len());
+            backbone::contribution(config.backbone, &token, &mut s);
+            let score = match run.states.last() {
+                Some(open) if config.schedule == Schedule::Dynamic => {
+                    score.of_matrices(&s, &open.matrix)
+                }
+                _ => R::ZERO,
+            };
+            let decision = decider.decide(sequence.at(t), score, &run.states);
+            observer.see(t, score, &run.states, decision);
+            step(config.schedule, &mut run.states, decision, &s, score);
+            read_states(
+                config.schedule,
+                sequence.lambda(t),
+                token.q,
+                &run.states,
+                &mut o,
+            );
+            run.o.extend_from_slice(&o);
+            run.score.push(score);
+            run.decisions.push(decision);
+            run.count.push(run.states.len());
+        }
+        run
     }
-    run
 }
 
 /// Carries out a decision: merges first, then the token joins or opens.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::state::State;
-use super::{boundary, compact};
+use super::{bound, boundary, compact};
 use crate::cache::Cache;
 use crate::config::{Config, MergeCost, Schedule};
 use crate::decisions::{Decision, Decisions};
@@ -169,12 +169,9 @@ pub fn forced<'a, R: Real>(
     }
     match config.schedule {
         Schedule::Dynamic => Ok(None),
-        Schedule::Offline => Err(Error::unsupported(
-            "op",
-            "schedule",
-            "dynamic|single|fixed|fenwick",
-            "offline",
-        )),
+        Schedule::Offline => {
+            bound::offline(dims, inputs).map(|decisions| Some(Cow::Owned(decisions)))
+        }
         _ => {
             let n = cache.map(|cache| &cache.n[..]);
             decide(dims, config, inputs.lengths, n)

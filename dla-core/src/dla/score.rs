@@ -3,6 +3,7 @@
 use crate::config::{Config, Norm};
 use crate::dims::Dims;
 use crate::real::Real;
+use crate::vector::square_norm;
 
 /// The largest score under [`Norm::Rms`]: the distance of two opposite unit vectors.
 pub const CAP: f64 = 2.0;
@@ -16,6 +17,14 @@ pub struct Products<R> {
     pub state: R,
     /// ⟨s, S⟩.
     pub cross: R,
+}
+
+impl<R: Real> Products<R> {
+    /// ‖S + s‖², the open state's squared norm after the token has joined; rounding below 0 counts as 0.
+    pub fn joined(&self) -> R {
+        let two = R::ONE + R::ONE;
+        not_negative(not_negative(self.state) + two * self.cross + self.ss)
+    }
 }
 
 /// The score's settings.
@@ -93,16 +102,6 @@ impl<R: Real> Score<R> {
             score
         }
     }
-}
-
-/// ‖x‖².
-pub fn square_norm<R: Real>(x: &[R]) -> R {
-    x.iter().map(|&x| square(x)).sum()
-}
-
-/// ⟨a, b⟩.
-pub fn dot<R: Real>(a: &[R], b: &[R]) -> R {
-    a.iter().zip(b).map(|(&a, &b)| a * b).sum()
 }
 
 fn square<R: Real>(x: R) -> R {

@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::config::Schedule;
 use crate::dims::Dims;
 use crate::real::Real;
+use crate::vector::add_scaled;
 
 /// A memory state: its matrix, token count and information.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,22 +30,16 @@ impl<R: Real> State<R> {
 
     /// Takes in a token with contribution `s`.
     pub fn join(&mut self, s: &[R], info: R) {
-        add(&mut self.matrix, s);
+        add_scaled(&mut self.matrix, R::ONE, s);
         self.n += 1;
         self.info += info;
     }
 
     /// Takes in a whole state; S, n and Ī add.
     pub fn absorb(&mut self, other: &Self) {
-        add(&mut self.matrix, &other.matrix);
+        add_scaled(&mut self.matrix, R::ONE, &other.matrix);
         self.n += other.n;
         self.info += other.info;
-    }
-}
-
-fn add<R: Real>(x: &mut [R], y: &[R]) {
-    for (x, &y) in x.iter_mut().zip(y) {
-        *x += y;
     }
 }
 
