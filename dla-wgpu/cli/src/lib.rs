@@ -1,1 +1,46 @@
-//! The dla command: run, inspect and measure Dynamic Linear Attention.
+//! The `dla` command: run, inspect and measure Dynamic Linear Attention.
+//!
+//! The binary only calls [`run`]. Each command is a module with a function that takes its arguments
+//! and gives a [`report::Report`], which is printed for people or, with `--json`, for machines.
+
+pub mod args;
+pub mod atomic;
+pub mod backend;
+pub mod case;
+pub mod demo;
+pub mod devices;
+pub mod op;
+pub mod report;
+pub mod tensors;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dla_core::Result;
+
+use args::{Args, Command};
+use report::Report;
+
+/// Runs the command line `args`, its first word the program's name, and says how it ended.
+///
+/// 0 is success, 1 a run that failed, 2 wrong usage or input; errors are one line on stderr.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) => return report::usage(&error),
+    };
+    match dispatch(&args) {
+        Ok(report) => report::print(&report, args.global.json),
+        Err(error) => report::fail(&error),
+    }
+}
+
+fn dispatch(args: &Args) -> Result<Report> {
+    args.global.check()?;
+    match &args.command {
+        None => demo::run(&args.global),
+        Some(Command::Devices) => devices::run(&args.global),
+        Some(Command::Op(op)) => op::run(op, &args.global),
+    }
+}

@@ -1,2 +1,5 @@
 //! The `dla` command.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    dla_cli::run(std::env::args_os())
+}

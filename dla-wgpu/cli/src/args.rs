@@ -1,0 +1,95 @@
+//! The command line, as users type it.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use dla_core::{Error, Result};
+
+/// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
+///
+/// Without a command, dla reads a short text and shows where its memory states open and merge.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dla",
+    version,
+    after_help = "Example:\n  dla --backend cpu\n  dla op --input case.safetensors --output out.safetensors"
+)]
+pub struct Args {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command; none is the demonstration.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Options of every command.
+#[derive(Debug, clap::Args)]
+pub struct Global {
+    /// Where to run: the best adapter or else the CPU, a GPU, the CPU
+    #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
+    pub backend: Backend,
+    /// Take the adapter whose name contains NAME; `dla devices` lists them
+    #[arg(long, global = true, value_name = "NAME")]
+    pub adapter: Option<String>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+impl Global {
+    /// Refuses options that contradict each other.
+    ///
+    /// # Errors
+    /// When an adapter is named for the CPU.
+    pub fn check(&self) -> Result<()> {
+        match &self.adapter {
+            Some(name) if self.backend == Backend::Cpu => Err(Error::input(
+                "dla",
+                "--adapter",
+                "none with --backend cpu",
+                name,
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the operator runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The best adapter, else the CPU.
+    Auto,
+    /// An adapter, or an error.
+    Gpu,
+    /// The reference in plain Rust.
+    Cpu,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the adapters, their features and limits
+    #[command(after_help = "Example:\n  dla devices --json")]
+    Devices,
+    /// Run the operator on arrays from a safetensors file
+    #[command(
+        after_help = "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64"
+    )]
+    Op(Op),
+}
+
+/// Arguments of `dla op`.
+#[derive(Debug, clap::Args)]
+pub struct Op {
+    /// The case: q, k, v, lambda and what else the operator takes
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+    /// Where the outputs go; an existing file is replaced once the run has succeeded
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Work in chunks of C tokens [CPU default: token by token]
+    #[arg(long, value_name = "C")]
+    pub chunk: Option<NonZeroUsize>,
+}

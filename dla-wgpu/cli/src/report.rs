@@ -1,0 +1,100 @@
+//! What a command says: text for people, JSON for machines, one line for errors.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use dla_core::Error;
+
+/// The outcome of a command, told twice.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// For people.
+    pub text: String,
+    /// For machines.
+    pub json: serde_json::Value,
+}
+
+/// Prints a report on stdout.
+pub fn print(report: &Report, json: bool) -> ExitCode {
+    let told = if json {
+        format!("{:#}", report.json)
+    } else {
+        report.text.clone()
+    };
+    match write_line(io::stdout(), told.trim_end()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&Error::file("print", "stdout", "to be written", error)),
+    }
+}
+
+/// One line on stderr for people who watch; not an error.
+pub fn note(line: &str) {
+    let _ = write_line(io::stderr(), &format!("note: {}", one_line(line)));
+}
+
+/// Prints an error and gives its exit code: 2 for wrong input, 1 for a failed run.
+pub fn fail(error: &Error) -> ExitCode {
+    complain(&error.to_string());
+    ExitCode::from(if error.is_input() || error.is_unsupported() {
+        2
+    } else {
+        1
+    })
+}
+
+/// Prints what the argument parser has to say: help on stdout, a mistake as one line on stderr.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let told = error.to_string();
+    // The first paragraph says what is wrong, the others repeat the help.
+    let paragraph = told.split("\n\n").next().unwrap_or_default();
+    let fault = paragraph.strip_prefix("error: ").unwrap_or(paragraph);
+    complain(&format!("{fault}; see `dla --help`"));
+    ExitCode::from(2)
+}
+
+/// True when stdout shows colours.
+pub fn colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|word| word.is_empty())
+}
+
+fn complain(fault: &str) {
+    // With stderr gone the exit code is all that is left to say.
+    let _ = write_line(io::stderr(), &format!("error: {}", one_line(fault)));
+}
+
+fn write_line(mut to: impl Write, line: &str) -> io::Result<()> {
+    writeln!(to, "{line}")?;
+    to.flush()
+}
+
+/// Whitespace, line ends included, becomes single blanks; other control characters, which a file could
+/// use to play with the terminal, are shown escaped.
+fn one_line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.chars().flat_map(printable).collect()
+}
+
+fn printable(c: char) -> Vec<char> {
+    if c.is_control() {
+        c.escape_default().collect()
+    } else {
+        vec![c]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn errors_stay_on_one_line() {
+        assert_eq!(one_line("a\n  b\tc\r\n"), "a b c");
+        assert_eq!(one_line("\u{1b}[31mred"), "\\u{1b}[31mred");
+    }
+}

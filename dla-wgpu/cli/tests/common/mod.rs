@@ -1,0 +1,148 @@
+//! What the tests of the command share: running it, and files with any bytes in them.
+#![allow(dead_code)] // each test binary uses its part
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::json;
+
+/// Runs `dla` with these words, away from any terminal.
+pub fn dla<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dla"))
+        .args(words)
+        .output()
+        .expect("the command starts")
+}
+
+/// Runs `dla op --backend cpu`.
+pub fn op(input: &Path, output: &Path, more: &[&str]) -> Output {
+    let words = ["op", "--backend", "cpu", "--input"].map(Into::into);
+    let paths = [input.as_os_str(), "--output".as_ref(), output.as_os_str()].map(Into::into);
+    let more = more.iter().map(Into::into);
+    dla(words
+        .into_iter()
+        .chain(paths)
+        .chain(more)
+        .collect::<Vec<std::ffi::OsString>>())
+}
+
+/// What a run wrote on stderr.
+pub fn stderr(run: &Output) -> String {
+    String::from_utf8(run.stderr.clone()).expect("messages are UTF-8")
+}
+
+/// What a run wrote on stdout.
+pub fn stdout(run: &Output) -> String {
+    String::from_utf8(run.stdout.clone()).expect("reports are UTF-8")
+}
+
+/// Holds a refused run to its promise: exit 2, one line `error: …` that says `fault`.
+pub fn assert_refused(name: &str, run: &Output, fault: &str) {
+    let told = stderr(run);
+    assert_eq!(run.status.code(), Some(2), "{name}: {told}");
+    assert!(
+        run.stdout.is_empty(),
+        "{name}: a refused run prints nothing"
+    );
+    assert_eq!(told.lines().count(), 1, "{name}: one line, got {told}");
+    assert!(told.starts_with("error: "), "{name}: {told}");
+    assert!(told.contains(fault), "{name}: expected `{fault}` in {told}");
+}
+
+/// The folder of golden cases.
+pub fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/op")
+}
+
+/// A safetensors file in pieces, so that any of them can be wrong.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    pub words: Vec<(String, serde_json::Value)>,
+    pub tensors: Vec<(String, &'static str, Vec<usize>, Vec<u8>)>,
+}
+
+impl Raw {
+    /// A small case that the operator accepts: B 1, T 3, H 2, G 1, Dk 2, Dv 2, K 2, decay.
+    pub fn case() -> Self {
+        let mut raw = Self {
+            words: Vec::new(),
+            tensors: Vec::new(),
+        };
+        raw.word("backbone", "decay");
+        raw.word("tau", "0.9");
+        raw.floats("q", &[1, 3, 1, 2], 0.5);
+        raw.floats("k", &[1, 3, 1, 2], 0.25);
+        raw.floats("v", &[1, 3, 2, 2], -1.0);
+        raw.floats("g", &[1, 3, 2], -0.1);
+        raw.floats("lambda", &[1, 3, 2, 2], 1.0);
+        raw
+    }
+
+    /// Sets a metadata word.
+    pub fn word(&mut self, key: &str, value: &str) {
+        self.words.retain(|(known, _)| known != key);
+        self.words.push((key.into(), json!(value)));
+    }
+
+    /// Sets a tensor.
+    pub fn tensor(&mut self, name: &str, dtype: &'static str, shape: &[usize], bytes: Vec<u8>) {
+        self.remove(name);
+        self.tensors
+            .push((name.into(), dtype, shape.to_vec(), bytes));
+    }
+
+    /// Sets a tensor of equal f32.
+    pub fn floats(&mut self, name: &str, shape: &[usize], value: f32) {
+        let bytes = value.to_le_bytes().repeat(shape.iter().product());
+        self.tensor(name, "F32", shape, bytes);
+    }
+
+    /// Sets a tensor of equal i32.
+    pub fn integers(&mut self, name: &str, shape: &[usize], value: i32) {
+        let bytes = value.to_le_bytes().repeat(shape.iter().product());
+        self.tensor(name, "I32", shape, bytes);
+    }
+
+    /// Removes a tensor.
+    pub fn remove(&mut self, name: &str) {
+        self.tensors.retain(|(known, ..)| known != name);
+    }
+
+    /// The header as JSON text.
+    pub fn header(&self) -> String {
+        let words: serde_json::Map<_, _> = self.words.iter().cloned().collect();
+        let mut header = serde_json::Map::new();
+        header.insert("__metadata__".into(), words.into());
+        let mut start = 0;
+        for (name, dtype, shape, bytes) in &self.tensors {
+            let end = start + bytes.len();
+            let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+            header.insert(name.clone(), entry);
+            start = end;
+        }
+        serde_json::Value::from(header).to_string()
+    }
+
+    /// The tensors' bytes, one after the other.
+    pub fn data(&self) -> Vec<u8> {
+        self.tensors
+            .iter()
+            .flat_map(|(.., bytes)| bytes.clone())
+            .collect()
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> Vec<u8> {
+        file(&self.header(), &self.data())
+    }
+}
+
+/// A file with this header and data.
+pub fn file(header: &str, data: &[u8]) -> Vec<u8> {
+    [
+        &(header.len() as u64).to_le_bytes(),
+        header.as_bytes(),
+        data,
+    ]
+    .concat()
+}
