@@ -166,6 +166,10 @@ pub fn sizes() -> impl Strategy<Value = Dims> {
         )
 }
 
+/// With a single key direction the delta rule erases nearly all of every state at every token, and
+/// inner products carried without matrices keep no digit of the rest.
+const MIN_DELTA_KEYS: usize = 2;
+
 /// Random cases of `schedules`; Fenwick gets the levels that it needs.
 pub fn cases(schedules: impl Strategy<Value = Schedule>) -> impl Strategy<Value = Case<f64>> {
     let norms = prop_oneof![3 => Just(Norm::Rms), 1 => Just(Norm::None)];
@@ -174,6 +178,9 @@ pub fn cases(schedules: impl Strategy<Value = Schedule>) -> impl Strategy<Value 
         |(mut dims, (backbone, schedule, merge, norm), tau, seed)| {
             if schedule == Schedule::Fenwick {
                 dims.capacity = levels(dims.tokens as u64);
+            }
+            if backbone == Backbone::Delta {
+                dims.key_dim = dims.key_dim.max(MIN_DELTA_KEYS);
             }
             let config = Config {
                 schedule,
