@@ -12,6 +12,7 @@ use crate::config::{Config, MergeCost, Schedule};
 use crate::decisions::{Decision, Decisions};
 use crate::dims::Dims;
 use crate::dla::compact::pair_cost;
+use crate::dla::gate::Gate;
 use crate::dla::recurrent;
 use crate::dla::state::State;
 use crate::dla::{boundary, schedule};
@@ -135,7 +136,8 @@ pub fn judge<R: Real>(
     let judges: Vec<_> = (0..dims.sequences())
         .map(|i| Judge::new(*dims, config.merge, i, tau(i % dims.heads)))
         .collect();
-    let (output, judges) = recurrent::observe(dims, config, &inputs, cache, &judges)?;
+    let (output, judges) =
+        recurrent::observe(dims, config, &inputs, cache, &Gate::default(), &judges)?;
     Ok(Judgement {
         output,
         decisions: judges.iter().map(|judge| judge.decisions).sum(),
