@@ -6,10 +6,11 @@ use common::generate::{self, Random, backbones, cases, merges, online};
 use common::{Case, File, assert_close, case_names, golden};
 use dla_core::dla::backward::{self, Gradients};
 use dla_core::dla::gate::{self, Gate, GateMode};
+use dla_core::dla::merge;
 use dla_core::dla::readout::weight_index;
 use dla_core::dla::recurrent::{self, Observer};
 use dla_core::dla::sequence::Sequence;
-use dla_core::dla::state::{State, load};
+use dla_core::dla::state::{self, State, load};
 use dla_core::{Cache, Config, Decision, Decisions, Dims, Inputs, Schedule, backbone};
 use proptest::prelude::*;
 
@@ -146,7 +147,7 @@ impl Problem {
         let mut s = vec![0.0; self.case.dims.state_len()];
         backbone::contribution(config.backbone, &token, &mut s);
         let decision = self.decisions.get(sequence.at(t));
-        let mut opens = gate::merge(config.schedule, states, decision);
+        let mut opens = merge::apply(config.schedule, states, decision);
         if !states.is_empty() {
             gate::release(
                 states,
@@ -155,7 +156,7 @@ impl Problem {
             );
             opens = false;
         }
-        gate::write(states, opens, &s, 0.0);
+        state::write(states, opens, &s, 0.0);
     }
 
     /// γ with τ moved by `shift`: exactly so in mode soft, along the gate's slope in the others.
@@ -334,7 +335,7 @@ proptest! {
         let gate = Gate { mode: GateMode::Soft, theta: 1e-9 };
         let (dims, config, inputs) = (&case.dims, &case.config, case.inputs());
         let hard = recurrent::forward(dims, config, &inputs, None)?;
-        let soft = backward::forward(dims, config, &inputs, None, &gate)?;
+        let soft = recurrent::forward_gated(dims, config, &inputs, None, &gate)?;
         prop_assert_eq!(&soft.trace.decisions, &hard.trace.decisions);
         assert_close("o", &soft.o, &hard.o, 1e-9);
     }

@@ -2,10 +2,10 @@
 //!
 //! Decisions are held fixed: gradients flow through the matrices, and reach τ through the gate.
 
-use super::gate::{self, Gate, GateMode};
-use super::recurrent::{self, Head};
+use super::gate::{Gate, GateMode};
+use super::recurrent::Head;
 use super::state::{self, State};
-use super::{readout, schedule};
+use super::{merge, readout, schedule};
 use crate::backbone::{self, TokenGradient};
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
@@ -44,7 +44,7 @@ pub struct Gradients<R> {
 /// The gradients of Σ o·do, `d_o` `[batch, tokens, heads, value_dim]`, of the recurrence under `gate`.
 ///
 /// # Errors
-/// Whatever [`recurrent::forward`] refuses, a `d_o` (`do`) of another length, a θ that is not above 0.
+/// Whatever [`recurrent::forward`](super::recurrent::forward) refuses, a `d_o` (`do`) of another length, a θ that is not above 0.
 ///
 /// ```
 /// use dla_core::{Backbone, Config, Dims, Inputs, dla::{backward, gate::Gate}};
@@ -179,7 +179,7 @@ impl<'a, R: Real> Backward<'a, R> {
             backbone::transition(config.backbone, &token, &mut state.matrix);
         }
         let mut merged = moved.clone();
-        let opens = gate::merge(config.schedule, &mut merged, record.decision);
+        let opens = merge::apply(config.schedule, &mut merged, record.decision);
         if let Some(d_s) = self.d_states.last() {
             backbone::contribution_backward(&token, d_s, &mut gradient);
         }
@@ -299,20 +299,4 @@ fn gather<R: Real>(
     }
     all.states = start.states;
     all
-}
-
-/// [`recurrent::forward`] under `gate`: in mode `soft` the soft recurrence, in every other mode the hard one.
-///
-/// # Errors
-/// Those of [`recurrent::forward`], and a θ that is not above 0.
-pub fn forward<R: Real>(
-    dims: &Dims,
-    config: &Config,
-    inputs: &Inputs<'_, R>,
-    cache: Option<&Cache<R>>,
-    gate: &Gate,
-) -> Result<crate::inputs::Output<R>> {
-    gate.check()?;
-    let observers = vec![(); dims.sequences()];
-    recurrent::observe(dims, config, inputs, cache, gate, &observers).map(|(output, _)| output)
 }

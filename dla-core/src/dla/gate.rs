@@ -1,9 +1,6 @@
 //! The gate through which τ is learned (`docs/algorithm.md` §11), and the soft recurrence that it defines.
 
-use super::merge;
 use super::state::State;
-use crate::config::Schedule;
-use crate::decisions::Decision;
 use crate::error::{Error, Result};
 use crate::real::Real;
 use crate::vector::add_scaled;
@@ -94,17 +91,6 @@ impl Gate {
     }
 }
 
-/// Merges as `decision` says; true where the token then opens a state. At capacity 1 it joins.
-pub fn merge<R: Real>(schedule: Schedule, states: &mut Vec<State<R>>, decision: Decision) -> bool {
-    let lone = states.len() == 1 && decision.merge_at.is_some();
-    match (decision.merge_at, schedule) {
-        (Some(at), Schedule::Fenwick) => merge::suffix(states, at),
-        (Some(at), _) => merge::pair(states, at),
-        (None, _) => {}
-    }
-    states.is_empty() || decision.opens && !lone
-}
-
 /// Moves γ of the open state into the one before it: the soft recurrence's step before the write.
 ///
 /// Where the token `opens` a state, the open state closes with γ of itself and the rest begins the
@@ -127,14 +113,6 @@ pub fn release<R: Real>(states: &mut Vec<State<R>>, opens: bool, gamma: R) {
     } else if let [.., previous, open] = &mut states[..] {
         add_scaled(&mut previous.matrix, gamma, &open.matrix);
         scale(&mut open.matrix, R::ONE - gamma);
-    }
-}
-
-/// The token's contribution `s` opens a state or joins the newest.
-pub fn write<R: Real>(states: &mut Vec<State<R>>, opens: bool, s: &[R], info: R) {
-    match states.last_mut() {
-        Some(open) if !opens => open.join(s, info),
-        _ => states.push(State::of_token(s, info)),
     }
 }
 

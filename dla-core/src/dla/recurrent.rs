@@ -6,7 +6,7 @@ use super::schedule::{self, Decider};
 use super::score::Score;
 use super::sequence::Sequence;
 use super::state::{self, State};
-use super::{boundary, readout};
+use super::{boundary, merge, readout};
 use crate::backbone;
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
@@ -43,12 +43,22 @@ pub fn forward<R: Real>(
     inputs: &Inputs<'_, R>,
     cache: Option<&Cache<R>>,
 ) -> Result<Output<R>> {
-    let hard = Gate {
-        mode: GateMode::Hard,
-        ..Gate::default()
-    };
+    forward_gated(dims, config, inputs, cache, &Gate::default())
+}
+
+/// [`forward`] under `gate`: the soft recurrence in mode `soft`, the hard one in every other.
+///
+/// # Errors
+/// Those of [`forward`], and a θ that is not above 0.
+pub fn forward_gated<R: Real>(
+    dims: &Dims,
+    config: &Config,
+    inputs: &Inputs<'_, R>,
+    cache: Option<&Cache<R>>,
+    gate: &Gate,
+) -> Result<Output<R>> {
     let observers = vec![(); dims.sequences()];
-    observe(dims, config, inputs, cache, &hard, &observers).map(|(output, _)| output)
+    observe(dims, config, inputs, cache, gate, &observers).map(|(output, _)| output)
 }
 
 /// Sees every token of one head of one sequence as it is decided.
@@ -66,7 +76,7 @@ impl<R> Observer<R> for () {
 /// back as it ended.
 ///
 /// # Errors
-/// Those of [`forward`], and a number of observers that does not fit.
+/// Those of [`forward_gated`], and a number of observers that does not fit.
 pub fn observe<R: Real, O: Observer<R>>(
     dims: &Dims,
     config: &Config,
@@ -76,6 +86,7 @@ pub fn observe<R: Real, O: Observer<R>>(
     observers: &[O],
 ) -> Result<(Output<R>, Vec<O>)> {
     inputs.check(dims, config, cache)?;
+    gate.check()?;
     check_len("observers", observers.len(), dims.sequences())?;
     let forced = schedule::forced(dims, config, inputs, cache)?;
     let runs = map_sequences(dims, |b, h| {
@@ -162,12 +173,12 @@ impl<'a, R: Real> Head<'a, R> {
         };
         let decision = self.decider.decide(self.sequence.at(t), score, states);
         observer.see(t, score, states, decision);
-        let mut opens = gate::merge(self.config.schedule, states, decision);
+        let mut opens = merge::apply(self.config.schedule, states, decision);
         if self.is_soft() && !states.is_empty() {
             gate::release(states, opens, self.gate.value(score, self.sequence.tau()));
             opens = false; // the new state is there
         }
-        gate::write(states, opens, &s, boundary::information(score));
+        state::write(states, opens, &s, boundary::information(score));
         (score, decision)
     }
 
