@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::args::{Global, Op};
 use crate::atomic;
-use crate::backend::Engine;
+use crate::backend::{Call, Engine};
 use crate::case::Case;
 use crate::report::Report;
 use crate::tensors::TensorWriter;
@@ -20,18 +20,18 @@ use crate::tensors::TensorWriter;
 pub fn run(args: &Op, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
     let case = Case::read(&args.input)?;
-    let engine = Engine::open(global)?;
+    let mut engine = Engine::open(global)?;
     let start = Instant::now();
-    let output = engine.forward(
-        &case.dims,
-        &case.config,
-        &case.inputs(),
-        case.cache.as_ref(),
-        args.chunk,
-    )?;
+    let output = engine.forward(&Call {
+        dims: &case.dims,
+        config: &case.config,
+        inputs: &case.inputs(),
+        cache: case.cache.as_ref(),
+        chunk: args.chunk,
+    })?;
     let elapsed = start.elapsed();
     write(&args.output, &case.dims, &output)?;
-    Ok(report(args, engine.name(), &case.dims, &output, elapsed))
+    Ok(report(args, &engine, &case.dims, &output, elapsed))
 }
 
 /// Writes the outputs of one call as a safetensors file.
@@ -75,11 +75,22 @@ fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
 
 fn report(
     args: &Op,
-    backend: &str,
+    engine: &Engine,
     dims: &Dims,
     output: &Output<f32>,
     elapsed: Duration,
 ) -> Report {
+    let Dims {
+        batch,
+        tokens,
+        heads,
+        groups,
+        key_dim,
+        value_dim,
+        capacity,
+    } = *dims;
+    let path = args.output.display().to_string();
+    let name = engine.name();
     let decisions = &output.trace.decisions;
     let opened = decisions.boundary.iter().filter(|&&word| word == 1).count();
     let merged = decisions
@@ -87,35 +98,24 @@ fn report(
         .iter()
         .filter(|&&place| place >= 0)
         .count();
-    let live: Vec<usize> = output
-        .cache
-        .n
-        .chunks(dims.capacity)
-        .map(|entries| entries.iter().filter(|&&n| n > 0).count())
-        .collect();
+    let live: Vec<usize> = output.cache.n.chunks(capacity).map(live_states).collect();
     let non_finite = output.trace.non_finite;
-    let form = args.chunk.map_or("token by token".into(), |chunk| {
-        format!("in chunks of {chunk}")
-    });
-    let path = args.output.display().to_string();
+    let milliseconds = elapsed.as_secs_f64() * 1e3;
     let text = format!(
-        "{path}: {} tokens of {} sequences × {} heads, {form} on {backend} in {:.1} ms\n\
-         states opened {opened}, merged {merged}, live at the end {} of {} per head; scores not finite {non_finite}",
-        dims.tokens,
-        dims.batch,
-        dims.heads,
-        elapsed.as_secs_f64() * 1e3,
+        "{path}: batch {batch}, {tokens} tokens, {heads} heads on {name} in {milliseconds:.1} ms\n\
+         states opened {opened}, merged {merged}, live at the end {} of {capacity}; \
+         non-finite scores {non_finite}",
         range(&live),
-        dims.capacity,
     );
     let json = json!({
         "output": path,
-        "backend": backend,
+        "backend": engine.kind(),
+        "device": name,
         "chunk": args.chunk,
         "seconds": elapsed.as_secs_f64(),
         "dims": {
-            "batch": dims.batch, "tokens": dims.tokens, "heads": dims.heads, "groups": dims.groups,
-            "key_dim": dims.key_dim, "value_dim": dims.value_dim, "capacity": dims.capacity,
+            "batch": batch, "tokens": tokens, "heads": heads, "groups": groups,
+            "key_dim": key_dim, "value_dim": value_dim, "capacity": capacity,
         },
         "opened": opened,
         "merged": merged,
@@ -123,6 +123,10 @@ fn report(
         "non_finite": non_finite,
     });
     Report { text, json }
+}
+
+fn live_states(n: &[u32]) -> usize {
+    n.iter().filter(|&&n| n > 0).count()
 }
 
 /// The least and the most of some counts.

@@ -166,7 +166,17 @@ pub struct Tensor<'a> {
     bytes: &'a [u8],
 }
 
-impl Tensor<'_> {
+impl<'a> Tensor<'a> {
+    /// Its type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
+
     /// Its sizes, which must be as many as `letters`.
     ///
     /// # Errors

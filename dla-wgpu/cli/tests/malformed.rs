@@ -306,11 +306,11 @@ fn values() -> Vec<Malformed> {
             raw.integers("merge_at", &[1, 3, 2], merge_at);
         })
     };
-    let cache = |n: i32, state: f32| {
+    let cache = |n: i32, info: f32| {
         spoilt(|raw| {
-            raw.floats("h0", &[1, 2, 2, 2, 2], state);
+            raw.floats("h0", &[1, 2, 2, 2, 2], 0.0);
             raw.integers("n0", &[1, 2, 2], n);
-            raw.floats("info0", &[1, 2, 2], 0.0);
+            raw.floats("info0", &[1, 2, 2], info);
         })
     };
     vec![
@@ -346,7 +346,7 @@ fn values() -> Vec<Malformed> {
         ("merge below -1", "merge_at", replay(1, -2)),
         ("merge beyond the cache", "merge_at", replay(1, 2)),
         ("negative count", "n0", cache(-1, 0.0)),
-        ("content of a dead state", "h0", cache(0, 1.0)),
+        ("information NaN", "info0", cache(1, f32::NAN)),
     ]
 }
 

@@ -85,9 +85,9 @@ fn introduction(reading: &Reading, style: Style) -> String {
          unlike the newest state opens another one, and when there is no room the two neighbours\n\
          with the least information per word merge.\n\n\
          No trained model is at work yet: keys and values are hashed letters of the last few words,\n\
-         so states open where the spelling changes. The operator is the real one; it ran on the {}.\n",
+         so states open where the spelling changes. The operator is the real one; it ran on {}.\n",
         style.heading("Dynamic Linear Attention reads four passages"),
-        reading.backend.to_uppercase(),
+        reading.device,
     )
 }
 
@@ -234,8 +234,8 @@ fn opening_strip(story: &Story) -> String {
 
 fn conclusion(reading: &Reading) -> String {
     format!(
-        "Read with all weights 1, the states add up to the single state of plain linear attention:\n\
-         the outputs differ by at most {:.1e}. A trained model learns a weight for each state.\n\n\
+        "Read with all weights 1, the states add up to the single state of linear attention: the\n\
+         outputs differ by at most {:.1e}. A trained model learns a weight for each state.\n\n\
          Next: `dla devices`, `dla op --help`.\n",
         reading.single_state_difference,
     )

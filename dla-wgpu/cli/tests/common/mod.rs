@@ -1,5 +1,5 @@
 //! What the tests of the command share: running it, and files with any bytes in them.
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
