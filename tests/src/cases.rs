@@ -19,6 +19,9 @@ pub struct Case {
     pub run: usize,
     /// Tokens of the batch items, where they differ.
     pub lengths: Option<Vec<u32>>,
+    /// Relative rms allowed in the information of states; more than 1e-4 only where nearly all scores are tiny
+    /// differences of equal numbers, good to 2e-3 in f32.
+    pub info_tolerance: f64,
 }
 
 /// The arrays of a case.
@@ -140,6 +143,7 @@ impl Case {
             decay: 0.1,
             run: 4,
             lengths: None,
+            info_tolerance: 1e-4,
         }
     }
 
@@ -236,7 +240,10 @@ pub fn cases() -> Vec<Case> {
         base("groups", [2, 130, 6, 3, 20, 24, 5]),
         base("odd_sizes", [1, 150, 3, 1, 37, 21, 7]),
         base("wide", [1, 70, 1, 1, 256, 256, 3]),
-        base("narrow", [1, 90, 2, 1, 1, 1, 3]).with(|c| c.tau = 0.5),
+        base("narrow", [1, 90, 2, 1, 1, 1, 3]).with(|c| {
+            c.tau = 0.5;
+            c.info_tolerance = 1e-3;
+        }),
         base("paper_head", [1, 200, 2, 1, 128, 64, 30]),
         base("capacity_1", [1, 120, 2, 1, 16, 16, 1]),
         base("capacity_64", [1, 300, 1, 1, 8, 8, 64]).with(|c| c.run = 1),

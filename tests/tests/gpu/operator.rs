@@ -86,7 +86,7 @@ fn compare(case: &Case, got: &Output<f32>, expected: &Output<f64>) {
         "info",
         &got.cache.info,
         &expected.cache.info,
-        1e-4,
+        case.info_tolerance,
     );
 }
 
