@@ -7,7 +7,7 @@
 //! [`MAX_DISPATCH_TOKENS`] tokens one after another, so a driver's time-out (about two seconds)
 //! is out of reach at any sequence length: longer calls are cut into segments.
 
-use dla_core::{Backbone, Dims, Error, Result};
+use dla_core::{Dims, Error, Result};
 
 use crate::spec::Float;
 
@@ -305,9 +305,19 @@ impl Plan {
         }
     }
 
-    /// Whether `backbone` reads the log decay.
-    pub fn decays(backbone: Backbone) -> bool {
-        backbone != Backbone::Plain
+    /// Floating-point operations of a pass over the whole call, matrix work only; 0 for passes over scalars.
+    pub fn flop(&self, pass: &str) -> u64 {
+        let rows = self.dims.token_heads() as u64;
+        let (dk, dv) = (self.dims.key_dim as u64, self.dims.value_dim as u64);
+        let chunk = self.chunk as u64;
+        match pass {
+            // Both triangles, as a matrix product would.
+            "score" => 2 * rows * chunk * (dk + dv),
+            "chunk_output" => 2 * rows * chunk * (dk + dv),
+            "chunk_state" => 2 * rows * dk * dv,
+            "readout" => 2 * rows * self.dims.capacity as u64 * dk * dv,
+            _ => 0,
+        }
     }
 }
 

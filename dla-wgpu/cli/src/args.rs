@@ -82,6 +82,84 @@ pub enum Command {
     /// Run the operator on arrays from a safetensors file
     #[command(after_help = OP_EXAMPLE, after_long_help = format!("{}\n{OP_EXAMPLE}", case::HELP))]
     Op(Op),
+    /// Time the passes on this machine
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+/// What to time.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The bare operator at one shape
+    #[command(after_help = "Example:\n  dla bench op --tokens 4096 --heads 8")]
+    Op(BenchOp),
+}
+
+/// Arguments of `dla bench op`; the defaults are the Mamba-2 780M shape.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchOp {
+    /// Sequences
+    #[arg(long, default_value_t = 1)]
+    pub batch: usize,
+    /// Tokens of each
+    #[arg(long, default_value_t = 16384)]
+    pub tokens: usize,
+    /// Value heads
+    #[arg(long, default_value_t = 48)]
+    pub heads: usize,
+    /// Key groups
+    #[arg(long, default_value_t = 1)]
+    pub groups: usize,
+    /// Key width
+    #[arg(long, default_value_t = 128)]
+    pub key_dim: usize,
+    /// Value width
+    #[arg(long, default_value_t = 64)]
+    pub value_dim: usize,
+    /// States of a cache
+    #[arg(long, default_value_t = 30)]
+    pub capacity: usize,
+    /// plain, decay or delta
+    #[arg(long, default_value = "decay")]
+    pub backbone: String,
+    /// Threshold; the tokens are unrelated, so that below 1.2 every one is a boundary
+    #[arg(long, default_value_t = 0.6)]
+    pub tau: f32,
+    /// Tokens of a chunk
+    #[arg(long)]
+    pub chunk: Option<NonZeroUsize>,
+    /// f32 inputs and outputs instead of f16
+    #[arg(long)]
+    pub f32: bool,
+    /// Most MiB of one workspace buffer
+    #[arg(long, value_name = "MIB")]
+    pub workspace: Option<u64>,
+    /// Runs of which the median is taken
+    #[arg(long, default_value_t = 5)]
+    pub runs: usize,
+}
+
+impl BenchOp {
+    /// The sizes.
+    pub fn dims(&self) -> dla_core::Dims {
+        dla_core::Dims {
+            batch: self.batch,
+            tokens: self.tokens,
+            heads: self.heads,
+            groups: self.groups,
+            key_dim: self.key_dim,
+            value_dim: self.value_dim,
+            capacity: self.capacity,
+        }
+    }
+
+    /// The backbone named.
+    ///
+    /// # Errors
+    /// For an unknown word.
+    pub fn backbone(&self) -> Result<dla_core::Backbone> {
+        self.backbone.parse()
+    }
 }
 
 /// Arguments of `dla op`.

@@ -6,6 +6,7 @@
 pub mod args;
 pub mod atomic;
 pub mod backend;
+pub mod bench;
 pub mod case;
 pub mod demo;
 pub mod devices;
@@ -42,5 +43,6 @@ fn dispatch(args: &Args) -> Result<Report> {
         None => demo::run(&args.global),
         Some(Command::Devices) => devices::run(&args.global),
         Some(Command::Op(op)) => op::run(op, &args.global),
+        Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
     }
 }

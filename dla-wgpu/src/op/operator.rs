@@ -302,6 +302,20 @@ impl Bound<'_> {
         self.record_profiled(encoder, None);
     }
 
+    /// The passes of one segment, in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.operator
+            .steps
+            .iter()
+            .map(|step| step.pipeline.name)
+            .collect()
+    }
+
+    /// Passes that one call records.
+    pub fn passes(&self) -> usize {
+        self.operator.steps.len() * self.operator.plan.segments.len()
+    }
+
     /// Records the call with the time of every pass.
     pub fn record_profiled(
         &self,
