@@ -46,3 +46,8 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
     }
 }
+
+/// The examples of the README are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
