@@ -9,7 +9,7 @@ use crate::real::Real;
 
 /// The states of every sequence and head, in time order, oldest first.
 ///
-/// Under [`Schedule::Fenwick`](crate::Schedule::Fenwick) the index is the level instead of the age,
+/// Under [`Schedule::Fenwick`] the index is the level instead of the age,
 /// so live entries may leave gaps. An entry is live when its token count `n` is above 0; entries
 /// that are not live are all zeros.
 #[derive(Clone, Debug, PartialEq)]
