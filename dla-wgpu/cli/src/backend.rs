@@ -3,8 +3,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use dla_core::dla::backward::{self, Gradients};
+use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::dla::{chunk, recurrent};
-use dla_core::{Cache, Config, Dims, Inputs, Output, Result};
+use dla_core::{Cache, Config, Dims, Error, Inputs, Output, Result};
 use dla_wgpu::{Gpu, GpuOptions};
 use indicatif::ProgressBar;
 
@@ -36,6 +38,8 @@ pub struct Call<'a> {
     pub inputs: &'a Inputs<'a, f32>,
     /// The states to start from.
     pub cache: Option<&'a Cache<f32>>,
+    /// How boundaries take part in training; `soft` changes the outputs too.
+    pub gate: Gate,
     /// Tokens of a chunk; absent means token by token on the CPU, the device's own choice on a GPU.
     pub chunk: Option<NonZeroUsize>,
 }
@@ -76,26 +80,39 @@ impl Engine {
         }
     }
 
-    /// Runs the operator; a spinner turns meanwhile where someone watches.
-    ///
-    /// With `--backend auto` a device that cannot do what is asked is left for the CPU, and the
-    /// user told.
+    /// Runs the operator.
     ///
     /// # Errors
     /// When the operator refuses its inputs or the run fails.
     pub fn forward(&mut self, call: &Call<'_>) -> Result<Output<f32>> {
-        let spinner = ProgressBar::new_spinner().with_message("running the operator");
+        self.run("running the operator", |engine| engine.try_forward(call))
+    }
+
+    /// The gradients of Σ o·do.
+    ///
+    /// # Errors
+    /// When the operator refuses its inputs or the run fails.
+    pub fn backward(&mut self, call: &Call<'_>, d_o: &[f32]) -> Result<Gradients<f32>> {
+        self.run("running the operator backwards", |engine| {
+            engine.try_backward(call, d_o)
+        })
+    }
+
+    /// Does `work` while a spinner turns where someone watches; with `--backend auto` a device that
+    /// cannot do it is left for the CPU, and the user told.
+    fn run<T>(&mut self, what: &'static str, work: impl Fn(&Self) -> Result<T>) -> Result<T> {
+        let spinner = ProgressBar::new_spinner().with_message(what);
         spinner.enable_steady_tick(Duration::from_millis(200));
-        let output = match self.try_forward(call) {
+        let done = match work(self) {
             Err(error) if error.is_unsupported() && self.may_fall_back() => {
                 report::note(&format!("running on the CPU: {error}"));
                 *self = Self::Cpu;
-                self.try_forward(call)
+                work(self)
             }
-            output => output,
+            done => done,
         };
         spinner.finish_and_clear();
-        output
+        done
     }
 
     fn may_fall_back(&self) -> bool {
@@ -108,10 +125,16 @@ impl Engine {
             config,
             inputs,
             cache,
+            gate,
             chunk,
         } = *call;
+        let soft = gate.mode == GateMode::Soft;
         match (self, chunk) {
-            (Self::Cpu, None) => recurrent::forward(dims, config, inputs, cache),
+            (Self::Cpu, None) => recurrent::forward_gated(dims, config, inputs, cache, &gate),
+            _ if soft => Err(
+                Error::unsupported("op", "gate", "hard|straight-through", "soft")
+                    .advise("the soft recurrence runs on the CPU, without --chunk"),
+            ),
             (Self::Cpu, Some(c)) => chunk::forward(dims, config, inputs, cache, c.get()),
             (Self::Gpu { gpu, .. }, _) => {
                 let chunk = chunk.map(NonZeroUsize::get);
@@ -121,6 +144,24 @@ impl Engine {
                 };
                 dla_wgpu::op::run(gpu, dims, config, inputs, cache, &options)
             }
+        }
+    }
+
+    fn try_backward(&self, call: &Call<'_>, d_o: &[f32]) -> Result<Gradients<f32>> {
+        let Call {
+            dims,
+            config,
+            inputs,
+            cache,
+            gate,
+            ..
+        } = *call;
+        match self {
+            Self::Cpu => backward::backward(dims, config, inputs, cache, d_o, &gate),
+            Self::Gpu { .. } => Err(
+                Error::unsupported("op", "do", "none on a GPU", "a gradient")
+                    .advise("use --backend cpu"),
+            ),
         }
     }
 }

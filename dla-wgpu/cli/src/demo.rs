@@ -7,6 +7,7 @@ pub mod features;
 pub mod picture;
 pub mod story;
 
+use dla_core::dla::gate::Gate;
 use dla_core::{Backbone, Config, Dims, Inputs, Output, Result, Schedule};
 use serde_json::json;
 
@@ -173,6 +174,7 @@ impl Arrays {
             config: &config,
             inputs: &inputs,
             cache: None,
+            gate: Gate::default(),
             chunk: None,
         })
     }

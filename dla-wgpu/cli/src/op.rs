@@ -1,14 +1,14 @@
 //! `dla op`: the bare operator on arrays from a file.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dla_core::dla::backward::Gradients;
 use dla_core::{Dims, Output, Result};
 use serde_json::json;
 
 use crate::args::{Global, Op};
 use crate::atomic;
-use crate::backend::{Call, Engine};
+use crate::backend::Engine;
 use crate::case::Case;
 use crate::report::Report;
 use crate::tensors::TensorWriter;
@@ -22,20 +22,20 @@ pub fn run(args: &Op, global: &Global) -> Result<Report> {
     let case = Case::read(&args.input)?;
     let mut engine = Engine::open(global)?;
     let start = Instant::now();
-    let output = engine.forward(&Call {
-        dims: &case.dims,
-        config: &case.config,
-        inputs: &case.inputs(),
-        cache: case.cache.as_ref(),
-        chunk: args.chunk,
-    })?;
+    let inputs = case.inputs();
+    let call = case.call(&inputs, args.chunk);
+    let output = engine.forward(&call)?;
+    let mut file = outputs(&case.dims, &output);
+    if let Some(d_o) = &case.d_o {
+        add_gradients(&mut file, &case, engine.backward(&call, d_o)?);
+    }
     let elapsed = start.elapsed();
-    write(&args.output, &case.dims, &output)?;
+    file.write(&args.output)?;
     Ok(report(args, &engine, &case.dims, &output, elapsed))
 }
 
-/// Writes the outputs of one call as a safetensors file.
-fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
+/// The outputs of one call as a safetensors file.
+fn outputs(dims: &Dims, output: &Output<f32>) -> TensorWriter {
     let Dims {
         batch,
         tokens,
@@ -49,7 +49,7 @@ fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
     let entries = [batch, heads, capacity];
     let trace = &output.trace;
     let cache = &output.cache;
-    // Token counts stay below the i32 limit: sizes are checked, and a count sums tokens.
+    // A file cannot hold more tokens than an i32 counts; a cache to start from may bring more.
     let n: Vec<i32> = cache
         .n
         .iter()
@@ -70,7 +70,39 @@ fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
     file.tensor("n", &entries, &n);
     file.tensor("info", &entries, &cache.info);
     file.word("non_finite", trace.non_finite);
-    file.write(path)
+    file
+}
+
+/// The gradients in their inputs' shapes, for the inputs that the case has.
+fn add_gradients(file: &mut TensorWriter, case: &Case, gradients: Gradients<f32>) {
+    let Dims {
+        batch,
+        tokens,
+        heads,
+        groups,
+        key_dim,
+        value_dim,
+        capacity,
+    } = case.dims;
+    let keys = [batch, tokens, groups, key_dim];
+    file.tensor("dq", &keys, &gradients.q);
+    file.tensor("dk", &keys, &gradients.k);
+    file.tensor("dv", &[batch, tokens, heads, value_dim], &gradients.v);
+    file.tensor(
+        "dlambda",
+        &[batch, tokens, heads, capacity],
+        &gradients.lambda,
+    );
+    file.tensor("dtau", &[heads], &gradients.tau);
+    for (name, gradient) in [("dg", &gradients.g), ("dbeta", &gradients.beta)] {
+        if let Some(gradient) = gradient {
+            file.tensor(name, &[batch, tokens, heads], gradient);
+        }
+    }
+    if case.cache.is_some() {
+        let states = [batch, heads, capacity, key_dim, value_dim];
+        file.tensor("dh0", &states, &gradients.states);
+    }
 }
 
 fn report(

@@ -22,7 +22,12 @@ fn folder_with(case: &Raw) -> (tempfile::TempDir, std::path::PathBuf) {
 
 #[test]
 fn every_help_shows_an_example() {
-    for words in [&["--help"][..], &["devices", "--help"], &["op", "--help"]] {
+    for words in [
+        &["--help"][..],
+        &["devices", "--help"],
+        &["op", "--help"],
+        &["bench", "op", "--help"],
+    ] {
         let run = dla(words);
         assert!(run.status.success(), "{words:?}");
         assert!(
@@ -135,6 +140,40 @@ fn a_split_sequence_gives_the_same_as_the_whole() {
     rest.tensor("n0", "I32", &[1, 2, 2], live);
     rest.floats("info0", &[1, 2, 2], 0.0);
     assert_eq!(states(&rest), whole);
+}
+
+#[test]
+fn gradients_have_their_inputs_shapes() {
+    let mut case = Raw::case();
+    case.floats("do", &[1, 3, 2, 2], 1.0);
+    case.floats("h0", &[1, 2, 2, 2, 2], 0.0);
+    case.integers("n0", &[1, 2, 2], 0);
+    case.floats("info0", &[1, 2, 2], 0.0);
+    let (folder, input) = folder_with(&case);
+    let output = folder.path().join("out.safetensors");
+    let run = op(&input, &output, &[]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let file = TensorFile::read(&output).unwrap_or_else(|error| panic!("{error}"));
+    for (name, _, shape, _) in &case.tensors {
+        let gradient = match name.as_str() {
+            "q" => "dq",
+            "k" => "dk",
+            "v" => "dv",
+            "g" => "dg",
+            "lambda" => "dlambda",
+            "h0" => "dh0",
+            _ => continue,
+        };
+        let tensor = file
+            .require(gradient)
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(tensor.shape(), shape, "{gradient}");
+    }
+    assert_eq!(
+        file.require("dtau").map(|tensor| tensor.shape()).ok(),
+        Some(&[2][..])
+    );
+    assert!(file.get("dbeta").is_none(), "decay has no beta");
 }
 
 #[test]

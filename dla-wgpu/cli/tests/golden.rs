@@ -41,13 +41,40 @@ fn golden_cases_in_chunks_of_64() {
     every_case(&["--chunk", "64"]);
 }
 
+#[test]
+fn golden_gradients() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let arrays = ["o", "dq", "dk", "dv", "dg", "dbeta", "dlambda", "dtau"];
+    for name in ["decay", "delta"] {
+        let input = golden("grad").join(format!("{name}.safetensors"));
+        let expected = read(&golden("grad").join(format!("{name}.expected.safetensors")));
+        let output = run(&input, folder.path(), &[]);
+        for array in arrays {
+            let (Some(expected), Some(got)) = (expected.get(array), output.get(array)) else {
+                assert!(
+                    expected.get(array).is_none() && output.get(array).is_none(),
+                    "{array}"
+                );
+                continue;
+            };
+            assert_eq!(got.shape(), expected.shape(), "{name}/{array}");
+            compare(
+                &format!("{name}/{array}"),
+                &numbers(got),
+                &numbers(expected),
+            );
+        }
+        assert!(output.get("dh0").is_none(), "{name} starts from nothing");
+    }
+}
+
 fn every_case(more: &[&str]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let names = case_names();
     assert_eq!(names.len(), 11, "{names:?}");
     for name in names {
-        let input = golden().join(format!("{name}.safetensors"));
-        let expected = read(&golden().join(format!("{name}.expected.safetensors")));
+        let input = golden("op").join(format!("{name}.safetensors"));
+        let expected = read(&golden("op").join(format!("{name}.expected.safetensors")));
         if name != TIES {
             check(&name, &run(&input, folder.path(), more), &expected, &input);
         }
@@ -61,7 +88,8 @@ fn every_case(more: &[&str]) {
 }
 
 fn case_names() -> BTreeSet<String> {
-    let files = std::fs::read_dir(golden()).expect("the golden folder is part of the repository");
+    let files =
+        std::fs::read_dir(golden("op")).expect("the golden folder is part of the repository");
     let name = |file: std::io::Result<std::fs::DirEntry>| {
         let name = file
             .expect("a readable folder")
