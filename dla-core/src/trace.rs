@@ -44,6 +44,11 @@ impl fmt::Display for Place {
 }
 
 /// How near a decision may lie to a tie before rounding excuses it: 1e-4, and 2e-3 for values below 0.02.
+///
+/// ```
+/// use dla_core::trace::margin;
+/// assert_eq!([0.01, 0.02].map(margin), [2e-3, 1e-4]);
+/// ```
 pub fn margin(value: f64) -> f64 {
     if value < 0.02 { 2e-3 } else { 1e-4 }
 }

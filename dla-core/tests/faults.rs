@@ -302,6 +302,11 @@ fn kind_36_hostile_session_bytes() {
     }
     assert!(Session::<f64>::load(&[&bytes[..], &[0]].concat()).is_err());
     assert!(Session::<f32>::load(&bytes).is_err(), "another precision");
+    let counts = bytes.len() - 8 * (session.cache().info.len() + session.cache().states.len());
+    let mut gap = bytes.clone();
+    gap[counts - 4 * session.cache().n.len()..][..4].fill(0); // the oldest state is not live
+    let error = Session::<f64>::load(&gap).expect_err("states that no run leaves");
+    assert_eq!(error.argument(), "states");
     let mut random = Random(5);
     for _ in 0..20_000 {
         let mut altered = bytes.clone();

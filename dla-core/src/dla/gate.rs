@@ -43,6 +43,7 @@ impl std::str::FromStr for GateMode {
 /// assert_eq!(gate.value(0.9, 0.9), 0.5);
 /// assert_eq!(gate.slope(0.9, 0.9), 0.25 / 0.1);
 /// assert_eq!(gate.value(1.0, f64::INFINITY), 0.0);
+/// assert_eq!(gate.value(f64::NAN, 0.9), 0.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
