@@ -1,17 +1,15 @@
 //! Where a run takes place, and how users are told.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use dla_core::dla::backward::{self, Gradients};
 use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::dla::{chunk, recurrent};
 use dla_core::{Cache, Config, Dims, Error, Inputs, Output, Result};
 use dla_wgpu::{Gpu, GpuOptions};
-use indicatif::ProgressBar;
 
 use crate::args::{Backend, Global};
-use crate::report;
+use crate::{progress, report};
 
 /// What runs the operator.
 #[derive(Debug)]
@@ -101,18 +99,14 @@ impl Engine {
     /// Does `work` while a spinner turns where someone watches; with `--backend auto` a device that
     /// cannot do it is left for the CPU, and the user told.
     fn run<T>(&mut self, what: &'static str, work: impl Fn(&Self) -> Result<T>) -> Result<T> {
-        let spinner = ProgressBar::new_spinner().with_message(what);
-        spinner.enable_steady_tick(Duration::from_millis(200));
-        let done = match work(self) {
+        progress::watched(what, || match work(self) {
             Err(error) if error.is_unsupported() && self.may_fall_back() => {
                 report::note(&format!("running on the CPU: {error}"));
                 *self = Self::Cpu;
                 work(self)
             }
             done => done,
-        };
-        spinner.finish_and_clear();
-        done
+        })
     }
 
     fn may_fall_back(&self) -> bool {

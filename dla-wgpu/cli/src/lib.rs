@@ -11,6 +11,7 @@ pub mod case;
 pub mod demo;
 pub mod devices;
 pub mod op;
+pub mod progress;
 pub mod report;
 pub mod tensors;
 

@@ -9,7 +9,7 @@ use super::{CAPACITY, Reading};
 const WORDS_PER_COLUMN: usize = 5;
 /// Heights of the score strip, from a head's lowest column to its highest.
 const HEIGHTS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Width of the bar that would hold all words.
+/// Width of the largest state's bar.
 const BAR: usize = 24;
 /// Foreground colours of the states, from the terminal's 256.
 const PALETTE: [u8; CAPACITY] = [75, 215, 114, 211, 185];
@@ -154,9 +154,11 @@ fn states(story: &Story, reading: &Reading, style: Style) -> String {
         width = BAR
     );
     let mut lines = style.faint(&heading) + "\n";
+    let sizes = story.states.iter().map(|state| state.words.len());
+    let most = sizes.max().unwrap_or(1);
     for (number, state) in story.states.iter().enumerate() {
         let words = state.words.len();
-        let bar = "█".repeat((words * BAR).div_ceil(reading.words.len()));
+        let bar = "█".repeat((words * BAR).div_ceil(most));
         let row = format!("{:>5}  {words:>5}  {bar:<BAR$}", number + 1);
         let _ = writeln!(
             lines,
@@ -210,7 +212,8 @@ fn score_strip(story: &Story, style: Style) -> String {
     let step = (most(&columns) - least).max(f32::EPSILON) / HEIGHTS.len() as f32;
     let drawn = columns.iter().enumerate().map(|(column, score)| {
         let height = ((score - least) / step) as usize;
-        let state = story.state_of(column * WORDS_PER_COLUMN);
+        let last = (column + 1) * WORDS_PER_COLUMN - 1;
+        let state = story.state_of(last.min(story.scores.len() - 1));
         style.state(state, HEIGHTS[height.min(HEIGHTS.len() - 1)])
     });
     drawn.collect()
