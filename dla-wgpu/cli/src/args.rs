@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use dla_core::{Error, Result};
 
+use crate::case;
+
 /// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
 ///
 /// Without a command, dla reads a short text and shows where its memory states open and merge.
@@ -26,8 +28,9 @@ pub struct Args {
 
 /// Options of every command.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Where to run: the best adapter or else the CPU, a GPU, the CPU
+    /// Where to run
     #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
     /// Take the adapter whose name contains NAME; `dla devices` lists them
@@ -67,6 +70,9 @@ pub enum Backend {
     Cpu,
 }
 
+const OP_EXAMPLE: &str =
+    "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -74,9 +80,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  dla devices --json")]
     Devices,
     /// Run the operator on arrays from a safetensors file
-    #[command(
-        after_help = "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64"
-    )]
+    #[command(after_help = OP_EXAMPLE, after_long_help = format!("{}\n{OP_EXAMPLE}", case::HELP))]
     Op(Op),
     /// Time the passes on this machine
     #[command(subcommand)]

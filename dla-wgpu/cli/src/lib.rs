@@ -11,6 +11,7 @@ pub mod case;
 pub mod demo;
 pub mod devices;
 pub mod op;
+pub mod progress;
 pub mod report;
 pub mod tensors;
 
@@ -46,3 +47,8 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
     }
 }
+
+/// The examples of the README are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
