@@ -327,6 +327,6 @@ fn state_tiles(dims: &Dims) -> usize {
         17..=32 => 32,
         _ => 64,
     };
-    let rows = 8 * 256 / columns;
+    let rows = 4 * 256 / columns;
     dims.key_dim.div_ceil(rows) * dims.value_dim.div_ceil(columns)
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use dla_core::{Backbone, Config, Dims, Error, MergeCost, Result};
 use dla_shaders::{self as shaders, Pass};
 
-use crate::Gpu;
 use crate::pipeline::Pipeline;
 use crate::plan::{Limits, Plan, Segment, grid};
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
+use crate::{Gpu, Variant};
 
 /// How a call is to be run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -98,7 +98,7 @@ pub struct Operator {
 #[derive(Debug)]
 struct Step {
     pipeline: Arc<Pipeline>,
-    groups: fn(&Plan, &Segment) -> usize,
+    groups: Count,
 }
 
 /// Bytes between two slots of the parameters.
@@ -127,10 +127,11 @@ impl Operator {
             float: options.float,
             replay: decider != Decider::Scores,
             measure: decider != Decider::Given { measure: false },
+            subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
         let mut steps = Vec::new();
-        for (pass, groups) in passes(&spec) {
+        for (pass, groups) in passes(&spec, gpu.variant()) {
             let pipeline = gpu.pipeline(pass, &header).await?;
             steps.push(Step { pipeline, groups });
         }
@@ -348,33 +349,50 @@ impl Bound<'_> {
     }
 }
 
-/// The passes of a segment in order, each with its number of groups.
-fn passes(spec: &Spec) -> Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> {
-    let mut passes: Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> = Vec::new();
-    passes.push((&shaders::CHUNK_DECAY, |plan, segment| {
+/// How many groups a pass has over a segment.
+type Count = fn(&Plan, &Segment) -> usize;
+
+const SEQUENCES: Count = |plan, segment| plan.groups(segment).sequence;
+const TILES: Count = |plan, segment| plan.groups(segment).chunk_state;
+const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
+
+/// The passes of a segment in order, in the variants that the device and the shape allow.
+fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
+    let mut passes: Vec<(&'static Pass, Count)> = vec![(&shaders::CHUNK_DECAY, |plan, segment| {
         plan.groups(segment).chunk_decay
-    }));
+    })];
     if spec.measure {
         passes.push((&shaders::SCORE, |plan, segment| plan.groups(segment).score));
-        passes.push((&shaders::OPEN_STATE, |plan, segment| {
-            plan.groups(segment).sequence
-        }));
-        passes.push((&shaders::BOUNDARY_SCAN, |plan, segment| {
-            plan.groups(segment).sequence
-        }));
+        passes.push((&shaders::OPEN_STATE, SEQUENCES));
+        passes.push((&shaders::BOUNDARY_SCAN, SEQUENCES));
     }
-    passes.push((&shaders::COMPACT, |plan, segment| {
-        plan.groups(segment).sequence
-    }));
-    passes.push((&shaders::CHUNK_STATE, |plan, segment| {
-        plan.groups(segment).chunk_state
-    }));
-    passes.push((&shaders::READOUT, |plan, segment| {
-        plan.groups(segment).output
-    }));
-    passes.push((&shaders::CHUNK_OUTPUT, |plan, segment| {
-        plan.groups(segment).output
-    }));
+    let matrix = variant.cooperative_matrix && spec.fits_matrix();
+    let subgroups = spec.dims.capacity <= variant.subgroup;
+    passes.push((
+        if subgroups {
+            &shaders::COMPACT_SUBGROUP
+        } else {
+            &shaders::COMPACT
+        },
+        SEQUENCES,
+    ));
+    passes.push((&shaders::CHUNK_STATE, TILES));
+    passes.push((
+        if matrix {
+            &shaders::READOUT_MATRIX
+        } else {
+            &shaders::READOUT
+        },
+        OUTPUTS,
+    ));
+    passes.push((
+        if matrix {
+            &shaders::CHUNK_OUTPUT_MATRIX
+        } else {
+            &shaders::CHUNK_OUTPUT
+        },
+        OUTPUTS,
+    ));
     passes
 }
 
