@@ -38,6 +38,9 @@ const TRACE: Part = part!("common/trace");
 const DECIDE: Part = part!("common/decide");
 const SLOTS: Part = part!("common/slots");
 const SCALARS: Part = part!("common/scalars");
+const ORDER: Part = part!("common/order");
+const COLUMNS_4: Part = part!("common/columns4");
+const COLUMNS_1: Part = part!("common/columns1");
 
 /// One compute pass: an entry point `main` and the parts it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +68,17 @@ passes! {
     /// Follows the chain of states through the chunks.
     BOUNDARY_SCAN = "boundary_scan" [SCORE_FUNCTIONS, TRACE, DECIDE];
     /// The capacity rule over scalars; writes the slot map.
-    COMPACT = "compact" [SCORE_FUNCTIONS, TRACE, SCALARS];
+    COMPACT = "compact" [SCORE_FUNCTIONS, TRACE, SCALARS, ORDER];
     /// The states at every chunk's entry.
     CHUNK_STATE = "chunk_state" [];
     /// What tokens read from the states their chunk was entered with.
     READOUT = "readout" [SLOTS];
     /// The attention form inside a chunk.
     CHUNK_OUTPUT = "chunk_output" [SLOTS];
+    /// The recurrence token by token, where a value's width is a multiple of four.
+    STEP = "step" [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
+    /// The same for any width.
+    STEP_ANY = "step" [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
 }
 
 /// How a pass uses a binding.

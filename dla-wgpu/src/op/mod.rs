@@ -5,6 +5,6 @@ mod pack;
 #[cfg(not(target_arch = "wasm32"))]
 mod run;
 
-pub use operator::{Arrays, Bound, Decider, DeviceCache, Operator, Options};
+pub use operator::{Arrays, Bound, Decider, DeviceCache, Operator, Options, Path};
 #[cfg(not(target_arch = "wasm32"))]
 pub use run::run;

@@ -11,6 +11,33 @@ use crate::plan::{Limits, Plan, Segment, grid};
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
 
+/// How tokens are taken through the states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// One by one where there is only one, or where merge costs need the matrices (ward); else in chunks.
+    #[default]
+    Auto,
+    /// In chunks: matrix products.
+    Chunks,
+    /// One by one.
+    Steps,
+}
+
+impl Path {
+    fn steps(self, dims: &Dims, config: &Config, decider: Decider) -> bool {
+        match self {
+            Self::Chunks => false,
+            Self::Steps => true,
+            Self::Auto => dims.tokens == 1 || weighs_matrices(config, decider),
+        }
+    }
+}
+
+/// Merge costs are measured from matrices, which no chunk pass holds.
+fn weighs_matrices(config: &Config, decider: Decider) -> bool {
+    config.merge == MergeCost::Ward && decider == Decider::Scores
+}
+
 /// How a call is to be run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
@@ -22,6 +49,8 @@ pub struct Options {
     pub max_binding: Option<u64>,
     /// Bytes that one buffer of the workspace should stay below; absent means 1 GiB.
     pub workspace: Option<u64>,
+    /// How tokens are taken through the states.
+    pub path: Path,
 }
 
 impl Options {
@@ -118,8 +147,14 @@ impl Operator {
         options: &Options,
     ) -> Result<Self> {
         config.check()?;
-        supported(gpu, config, decider, options.float)?;
-        let plan = Plan::new(*dims, options.chunk(), options.float, options.limits(gpu))?;
+        let steps = options.path.steps(dims, config, decider);
+        supported(gpu, config, decider, options.float, steps)?;
+        let limits = options.limits(gpu);
+        let plan = if steps {
+            Plan::steps(*dims, options.float, limits)?
+        } else {
+            Plan::new(*dims, options.chunk(), options.float, limits)?
+        };
         let spec = Spec {
             dims: *dims,
             config: *config,
@@ -129,8 +164,13 @@ impl Operator {
             measure: decider != Decider::Given { measure: false },
         };
         let header = spec.header();
+        let passes = if steps {
+            step(&spec)
+        } else {
+            chunk_passes(&spec)
+        };
         let mut steps = Vec::new();
-        for (pass, groups) in passes(&spec) {
+        for (pass, groups) in passes {
             let pipeline = gpu.pipeline(pass, &header).await?;
             steps.push(Step { pipeline, groups });
         }
@@ -349,8 +389,20 @@ impl Bound<'_> {
 }
 
 /// The passes of a segment in order, each with its number of groups.
-fn passes(spec: &Spec) -> Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> {
-    let mut passes: Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> = Vec::new();
+type Passes = Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)>;
+
+/// The one pass that walks tokens.
+fn step(spec: &Spec) -> Passes {
+    let pass = if spec.dims.value_dim.is_multiple_of(4) {
+        &shaders::STEP
+    } else {
+        &shaders::STEP_ANY
+    };
+    vec![(pass, |plan, segment| plan.groups(segment).sequence)]
+}
+
+fn chunk_passes(spec: &Spec) -> Passes {
+    let mut passes = Passes::new();
     passes.push((&shaders::CHUNK_DECAY, |plan, segment| {
         plan.groups(segment).chunk_decay
     }));
@@ -378,14 +430,20 @@ fn passes(spec: &Spec) -> Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> {
     passes
 }
 
-fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Result<()> {
+fn supported(
+    gpu: &Gpu,
+    config: &Config,
+    decider: Decider,
+    float: Float,
+    steps: bool,
+) -> Result<()> {
     if float == Float::F16 && !gpu.variant().f16 {
         return Err(
             Error::unsupported("op", "float", "f32 on this device", "f16")
                 .advise("the device lacks shader-f16; f32 computes the same"),
         );
     }
-    if config.backbone == Backbone::Delta {
+    if config.backbone == Backbone::Delta && !steps {
         return Err(Error::unsupported(
             "op",
             "backbone",
@@ -393,12 +451,12 @@ fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Resu
             config.backbone,
         ));
     }
-    if config.merge == MergeCost::Ward && decider == Decider::Scores {
+    if weighs_matrices(config, decider) && !steps {
         return Err(Error::unsupported(
             "op",
-            "merge",
-            "density|oldest",
-            config.merge,
+            "path",
+            "steps, for ward weighs the matrices",
+            "chunks",
         ));
     }
     Ok(())
@@ -406,7 +464,12 @@ fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Resu
 
 async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
     let mut buffers = Vec::new();
-    for (name, bytes) in plan.workspace.each() {
+    for (name, bytes) in plan
+        .workspace
+        .each()
+        .into_iter()
+        .filter(|&(_, bytes)| bytes > 0)
+    {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         buffers.push((name, gpu.buffer(name, bytes, usage).await?));
     }
@@ -422,6 +485,7 @@ struct Params {
     chunks: u32,
     segment_chunks: u32,
     sequences: u32,
+    steps: u32,
 }
 
 const PARAMS_BYTES: u64 = size_of::<Params>() as u64;
@@ -443,6 +507,7 @@ async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
             chunks: segment.chunks as u32,
             segment_chunks: plan.segment_chunks as u32,
             sequences: plan.dims.sequences() as u32,
+            steps: segment.tokens as u32,
         };
         slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
     }

@@ -5,6 +5,7 @@ use dla_core::{Dims, Output, Schedule, Trace};
 use dla_tests::cases::{Case, cases};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::tolerance::{assert_near, assert_scores_near, position};
+use dla_wgpu::op::Path;
 use dla_wgpu::{Gpu, op};
 
 /// Scores nearer to τ than this, or costs nearer to each other, may be decided either way.
@@ -123,6 +124,21 @@ fn every_case_equals_the_reference_with_checks_on_and_no_features() {
             &case,
             &op::Options {
                 chunk: Some(32),
+                ..Default::default()
+            },
+        );
+    }
+}
+
+#[test]
+fn every_case_equals_the_reference_token_by_token() {
+    let Some(gpu) = gpu() else { return };
+    for case in chosen() {
+        check(
+            gpu,
+            &case,
+            &op::Options {
+                path: Path::Steps,
                 ..Default::default()
             },
         );
