@@ -44,7 +44,7 @@ struct Token {
     strength: f32,    // beta; 1 without the delta rule
 }
 
-const UNCHANGED: Change = Change(false, 0u, 0u, 0u, vec2<u32>());
+const UNCHANGED: Change = Change(false, 0u, 0u, 0u);
 
 // The sum over all threads.
 fn sum_all(lane: u32, x: vec4<f32>) -> vec4<f32> {
@@ -100,10 +100,8 @@ fn gather(own: Thread, i: u32, row: u32, made: Change) -> Rows {
     var sum: Rows;
     add_place(&sum, own, place[i], row);
     if (i + 1u == made.merged) {
-        for (var p = 0u; p < CAPACITY; p++) {
-            if (((made.freed[p / 32u] >> (p % 32u)) & 1u) != 0u) {
-                add_place(&sum, own, p, row);
-            }
+        for (var x = 0u; x < made.absorbed; x++) {
+            add_place(&sum, own, freed[x], row);
         }
     }
     return sum;

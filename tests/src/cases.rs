@@ -258,9 +258,40 @@ pub fn cases() -> Vec<Case> {
         base("plain", [2, 130, 2, 1, 16, 12, 5]).with(|c| c.config.backbone = Backbone::Plain),
         base("norm_none", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
         base("oldest", [1, 260, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Oldest),
+        base("ward", [1, 200, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Ward),
+        base("ward_odd_sizes", [2, 90, 2, 1, 11, 9, 6]).with(|c| {
+            c.config.merge = MergeCost::Ward;
+            c.run = 1;
+        }),
         base("single", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.schedule = Schedule::Single),
         base("fixed", [1, 200, 2, 1, 16, 12, 5])
             .with(|c| c.config.schedule = Schedule::Fixed { block: 7 }),
         base("fenwick", [2, 201, 2, 1, 16, 12, 9]).with(|c| c.config.schedule = Schedule::Fenwick),
+    ]
+}
+
+/// The delta rule's part of the table.
+pub fn delta_cases() -> Vec<Case> {
+    let base =
+        |name, sizes| Case::new(name, dims(sizes)).with(|c| c.config.backbone = Backbone::Delta);
+    vec![
+        base("delta", [1, 130, 2, 1, 16, 16, 4]),
+        base("delta_one_token", [1, 1, 2, 2, 8, 8, 3]),
+        base("delta_groups", [2, 70, 6, 3, 20, 24, 5]),
+        base("delta_odd_sizes", [1, 80, 3, 1, 37, 21, 7]),
+        base("delta_wide", [1, 20, 1, 1, 256, 256, 3]),
+        base("delta_paper_head", [1, 70, 1, 1, 128, 64, 30]).with(|c| c.run = 2),
+        base("delta_capacity_1", [1, 70, 2, 1, 16, 16, 1]),
+        base("delta_every_token", [1, 100, 2, 1, 16, 16, 8]).with(|c| {
+            c.tau = 0.0;
+            c.run = 1;
+        }),
+        base("delta_strong_decay", [1, 130, 2, 1, 16, 16, 6]).with(|c| c.decay = 24.0),
+        base("delta_unequal_lengths", [3, 80, 2, 1, 12, 10, 5])
+            .with(|c| c.lengths = Some(vec![80, 0, 65])),
+        base("delta_norm_none", [1, 100, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
+        base("delta_ward", [1, 130, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Ward),
+        base("delta_fenwick", [1, 100, 2, 1, 16, 12, 8])
+            .with(|c| c.config.schedule = Schedule::Fenwick),
     ]
 }

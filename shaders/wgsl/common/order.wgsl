@@ -7,6 +7,7 @@ var<workgroup> n: array<u32, CAPACITY>;
 var<workgroup> info: array<f32, CAPACITY>;
 var<workgroup> place: array<u32, CAPACITY>;
 var<workgroup> used: array<u32, 2>;              // places that hold a state, 64 bits
+var<workgroup> freed: array<u32, CAPACITY>;      // places of the states that this token's merges absorbed, in time order
 var<workgroup> ward: array<f32, CAPACITY>;       // COST 1: what merging i and i + 1 costs, measured by the pass
 
 // What one token did to the order.
@@ -14,8 +15,7 @@ struct Change {
     boundary: bool,
     opened: u32,          // 1: a state was appended (at capacity 1 a boundary only joins)
     merged: u32,          // 0, or 1 + index of the state that absorbed its successors
-    absorbed: u32,        // how many
-    freed: vec2<u32>,     // their places, 64 bits
+    absorbed: u32,        // how many; they lay in freed
 }
 
 // Thread `lane` of `lanes` loads its share; mark_used must follow, after a barrier if there are several.
@@ -76,8 +76,8 @@ fn cheapest() -> u32 {
     return best;
 }
 
-// Joins states j and j + 1; the newer one's place becomes free.
-fn merge(j: u32) {
+// Joins states j and j + 1; returns the newer one's place, now free.
+fn merge(j: u32) -> u32 {
     let free = place[j + 1u];
     used[free / 32u] &= ~(1u << (free % 32u));
     n[j] += n[j + 1u];
@@ -88,6 +88,7 @@ fn merge(j: u32) {
         info[i] = info[i + 1u];
         place[i] = place[i + 1u];
     }
+    return free;
 }
 
 fn append(i: f32) {
@@ -108,7 +109,7 @@ fn join(i: f32) {
 // One token of score i: merges, then joins or opens. `word` holds a given merge.
 fn advance(boundary: bool, word: u32, score: f32) -> Change {
     let i = select(score, 0.0, non_finite(score));
-    var change = Change(boundary, 0u, 0u, 0u, vec2<u32>());
+    var change = Change(boundary, 0u, 0u, 0u);
     if (!boundary) {
         join(i);
         return change;
@@ -118,20 +119,18 @@ fn advance(boundary: bool, word: u32, score: f32) -> Change {
         join(i);
         return change;
     }
-    let before = vec2<u32>(used[0], used[1]);
-    let entered = count;
     if (REPLAY) {
         // A given merge may collapse a whole run, as Fenwick's levels do.
         change.merged = event_merge(word);
         while (change.merged > 0u && count + 1u > event_count(word)) {
-            merge(change.merged - 1u);
+            freed[change.absorbed] = merge(change.merged - 1u);
+            change.absorbed++;
         }
     } else if (count == CAPACITY) {
         change.merged = cheapest() + 1u;
-        merge(change.merged - 1u);
+        freed[0] = merge(change.merged - 1u);
+        change.absorbed = 1u;
     }
-    change.absorbed = entered - count;
-    change.freed = before & ~vec2<u32>(used[0], used[1]);
     append(i);
     change.opened = 1u;
     return change;
