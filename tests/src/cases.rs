@@ -61,6 +61,52 @@ impl Arrays {
         }
     }
 
+    /// Tokens `[first, end)` of every batch item; `lengths` must be absent.
+    pub fn tokens(&self, dims: &Dims, first: usize, end: usize) -> Self {
+        assert!(self.lengths.is_none(), "pieces of equal lengths");
+        let keys = dims.groups * dims.key_dim;
+        let values = dims.heads * dims.value_dim;
+        let cut = |array: &[f32], width: usize| {
+            let items = array.chunks_exact((dims.tokens * width).max(1));
+            items
+                .flat_map(|item| item[first * width..end * width].iter().copied())
+                .collect::<Vec<_>>()
+        };
+        Self {
+            q: cut(&self.q, keys),
+            k: cut(&self.k, keys),
+            v: cut(&self.v, values),
+            g: self.g.as_deref().map(|g| cut(g, dims.heads)),
+            beta: self.beta.as_deref().map(|beta| cut(beta, dims.heads)),
+            lambda: cut(&self.lambda, dims.heads * dims.capacity),
+            tau: self.tau.clone(),
+            lengths: None,
+        }
+    }
+
+    /// Batch item `b` alone, cut to its length.
+    pub fn item(&self, dims: &Dims, b: usize) -> Self {
+        let length = self
+            .lengths
+            .as_ref()
+            .map_or(dims.tokens, |lengths| lengths[b] as usize);
+        let one = |array: &[f32]| {
+            let size = array.len() / dims.batch;
+            array[b * size..(b + 1) * size].to_vec()
+        };
+        let item = Self {
+            q: one(&self.q),
+            k: one(&self.k),
+            v: one(&self.v),
+            g: self.g.as_deref().map(one),
+            beta: self.beta.as_deref().map(one),
+            lambda: one(&self.lambda),
+            tau: self.tau.clone(),
+            lengths: None,
+        };
+        item.tokens(&Dims { batch: 1, ..*dims }, 0, length)
+    }
+
     /// The same arrays in double precision.
     pub fn wide(&self) -> WideArrays {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
