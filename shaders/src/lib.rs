@@ -38,6 +38,9 @@ const TRACE: Part = part!("common/trace");
 const DECIDE: Part = part!("common/decide");
 const SLOTS: Part = part!("common/slots");
 const SCALARS: Part = part!("common/scalars");
+const ORDER: Part = part!("common/order");
+const COLUMNS_4: Part = part!("common/columns4");
+const COLUMNS_1: Part = part!("common/columns1");
 
 /// One compute pass: an entry point `main` and the parts it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +85,7 @@ passes! {
     /// Follows the chain of states through the chunks.
     BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE];
     /// The capacity rule over scalars; writes the slot map.
-    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS];
+    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, ORDER];
     /// The same with one subgroup a sequence.
     COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
     /// The states at every chunk's entry.
@@ -95,6 +98,10 @@ passes! {
     CHUNK_OUTPUT = "chunk_output" Nothing [SLOTS];
     /// The same by cooperative matrices.
     CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
+    /// The recurrence token by token, where a value's width is a multiple of four.
+    STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
+    /// The same for any width.
+    STEP_ANY = "step" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
 }
 
 /// How a pass uses a binding.
