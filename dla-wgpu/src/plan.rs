@@ -316,10 +316,8 @@ pub fn grid(groups: usize) -> (u32, u32) {
 /// Groups of each pass over one segment; the twin of the constants in the pass's WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// One thread a chunk.
-    pub chunk_decay: usize,
-    /// One group a chunk.
-    pub score: usize,
+    /// One group a chunk: chunk_decay and score.
+    pub cell: usize,
     /// One group a sequence: open_state, boundary_scan, compact and step.
     pub sequence: usize,
     /// One group a tile of a state.
@@ -333,8 +331,7 @@ impl Plan {
     pub fn groups(&self, segment: &Segment) -> Groups {
         let cells = self.dims.sequences() * segment.chunks;
         Groups {
-            chunk_decay: cells.div_ceil(64),
-            score: cells,
+            cell: cells,
             sequence: self.dims.sequences(),
             chunk_state: self.dims.sequences() * state_tiles(&self.dims),
             output: cells * self.dims.value_dim.div_ceil(64),

@@ -22,6 +22,9 @@ const TILES_ACROSS: u32 = (VALUE_DIM + COLUMNS - 1u) / COLUMNS;
 var<workgroup> keys: array<vec4<f32>, STAGED * TILE_ROWS / 4u>;   // e^{A_C - A_t} k_t, rows of the tile
 var<workgroup> values: array<f32, STAGED * COLUMNS>;              // v_t, columns of the tile
 var<workgroup> weight: array<f32, CHUNK>;                         // e^{A_C - A_t}
+var<workgroup> from_place: array<u32, CAPACITY>;                  // of the entered states
+var<workgroup> scale: array<f32, CAPACITY>;                       // their decay to the chunk's end since they were written
+var<workgroup> to_place: array<u32, CAPACITY>;                    // of the final states
 
 struct Tile {
     sequence: u32,
@@ -48,6 +51,25 @@ fn read_state(tile: Tile, place: u32) -> vec4<f32> {
         }
     }
     return x;
+}
+
+// The decayed sum of entered states [begin, end), four on their way at a time.
+fn absorb(tile: Tile, begin: u32, end: u32) -> vec4<f32> {
+    var sum = vec4<f32>();
+    for (var i = begin; i < end; i += 4u) {
+        let i1 = min(i + 1u, end - 1u);
+        let i2 = min(i + 2u, end - 1u);
+        let i3 = min(i + 3u, end - 1u);
+        let x0 = read_state(tile, from_place[i]);
+        let x1 = read_state(tile, from_place[i1]);
+        let x2 = read_state(tile, from_place[i2]);
+        let x3 = read_state(tile, from_place[i3]);
+        sum += scale[i] * x0;
+        sum += select(0.0, scale[i1], i + 1u < end) * x1;
+        sum += select(0.0, scale[i2], i + 2u < end) * x2;
+        sum += select(0.0, scale[i3], i + 3u < end) * x3;
+    }
+    return sum;
 }
 
 fn write_version(tile: Tile, chunk: u32, place: u32, r: u32, x: f32) {
@@ -168,6 +190,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var t = lane; t < CHUNK; t += 256u) {
             weight[t] = exp(total - decay[cell * CHUNK + t]);
         }
+        for (var i = lane; i < CAPACITY; i += 256u) {
+            let record = entries[entry + 1u + i];
+            from_place[i] = record.x & 255u;
+            scale[i] = exp(bitcast<f32>(record.y) + total);
+            to_place[i] = entries[entry + ENTRY + 1u + i].x & 255u;
+        }
 
         // Walks the final states and the chunk's tokens together, a staged block of tokens at a time.
         var state = 0u;                       // index of the final state in time order
@@ -183,18 +211,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let stop = min(block + STAGED, valid);
             while (tile.live && t < stop) {
                 if (!opened) {
-                    sum = vec4<f32>();
                     let states_end = min(end, entered);
                     let touched = end > 64u || states_end > begin + 1u;
-                    for (var i = begin; touched && i < states_end; i++) {
-                        let record = entries[entry + 1u + i];
-                        sum += exp(bitcast<f32>(record.y) + total) * read_state(tile, record.x & 255u);
+                    sum = vec4<f32>();
+                    if (touched) {
+                        sum = absorb(tile, begin, states_end);
                     }
                     opened = true;
                     if (end <= 64u) {
                         // Only entered states: done, the tokens are newer.
                         if (touched) {
-                            write_state(sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
+                            write_state(sum, tile, to_place[state], chunk + 1u);
                         }
                         state++;
                         begin = end;
@@ -207,7 +234,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 sum += values[i * COLUMNS + lane % COLUMNS] * keys[i * (TILE_ROWS / 4u) + lane / COLUMNS];
                 t++;
                 if (64u + t == end || t == valid) {
-                    write_state(sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
+                    write_state(sum, tile, to_place[state], chunk + 1u);
                     state++;
                     begin = end;
                     end = next_start(starts, begin);

@@ -321,6 +321,7 @@ impl Bound<'_> {
 /// How many groups a pass has over a segment.
 type Count = fn(&Plan, &Segment) -> usize;
 
+const CELLS: Count = |plan, segment| plan.groups(segment).cell;
 const SEQUENCES: Count = |plan, segment| plan.groups(segment).sequence;
 const TILES: Count = |plan, segment| plan.groups(segment).chunk_state;
 const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
@@ -340,11 +341,9 @@ fn step(spec: &Spec) -> Passes {
 
 /// The passes over chunks, in the variants that the device and the shape allow.
 fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
-    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, |plan, segment| {
-        plan.groups(segment).chunk_decay
-    })];
+    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, CELLS)];
     if spec.measure {
-        passes.push((&shaders::SCORE, |plan, segment| plan.groups(segment).score));
+        passes.push((&shaders::SCORE, CELLS));
         passes.push((&shaders::OPEN_STATE, SEQUENCES));
         passes.push((&shaders::BOUNDARY_SCAN, SEQUENCES));
     }
