@@ -367,11 +367,7 @@ fn step_iterations(dims: &Dims) -> usize {
 }
 
 fn state_tiles(dims: &Dims) -> usize {
-    let columns = match dims.value_dim {
-        0..=16 => 16,
-        17..=32 => 32,
-        _ => 64,
-    };
-    let rows = 4 * 256 / columns;
+    let columns = if dims.value_dim <= 16 { 16 } else { 32 };
+    let rows = 4 * 128 / columns;
     dims.key_dim.div_ceil(rows) * dims.value_dim.div_ceil(columns)
 }

@@ -89,7 +89,7 @@ passes! {
     /// The same with one subgroup a sequence.
     COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
     /// The states at every chunk's entry.
-    CHUNK_STATE = "chunk_state" Nothing [];
+    CHUNK_STATE = "chunk_state" Nothing [SLOTS];
     /// What tokens read from the states their chunk was entered with.
     READOUT = "readout" Nothing [SLOTS];
     /// The same by cooperative matrices.
