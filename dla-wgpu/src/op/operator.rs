@@ -411,12 +411,7 @@ fn supported(
 
 async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
     let mut buffers = Vec::new();
-    for (name, bytes) in plan
-        .workspace
-        .each()
-        .into_iter()
-        .filter(|&(_, bytes)| bytes > 0)
-    {
+    for (name, bytes) in plan.workspace.each() {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         buffers.push((name, gpu.buffer(name, bytes, usage).await?));
     }
