@@ -17,8 +17,8 @@ pub const MAX_DISPATCH_TOKENS: usize = 4096;
 pub const MAX_DISPATCH_FLOP: u64 = 1 << 35;
 /// The most bytes of states that one dispatch of the token-by-token pass moves: a third of a second at 12 GB/s.
 pub const MAX_DISPATCH_BYTES: u64 = 1 << 32;
-/// The most loop iterations of one thread that walks tokens: Mesa's CPU driver leaves loops silently after 65,535.
-pub const MAX_LOOP_ITERATIONS: usize = 65_535;
+/// The most loop iterations of one thread on a CPU adapter: Mesa's leaves loops silently after 65,535.
+pub const CPU_LOOP_ITERATIONS: usize = 65_535;
 /// The most tokens of a chunk: the slot map keeps one bit for each in 64.
 pub const MAX_CHUNK: usize = 64;
 /// Batch items of one call, as many as the lengths' uniform buffer holds.
@@ -33,6 +33,8 @@ pub struct Limits {
     pub max_binding: u64,
     /// Bytes that one buffer of the workspace should stay below where it can.
     pub workspace: u64,
+    /// Loop iterations that one thread may make in a dispatch.
+    pub loop_iterations: usize,
 }
 
 impl Limits {
@@ -40,6 +42,7 @@ impl Limits {
     pub const PORTABLE: Self = Self {
         max_binding: 128 << 20,
         workspace: 128 << 20,
+        loop_iterations: usize::MAX,
     };
 }
 
@@ -177,7 +180,7 @@ impl Plan {
     pub fn steps(dims: Dims, float: Float, limits: Limits) -> Result<Self> {
         let arrays = bindable_arrays(&dims, float, limits)?;
         let by_bytes = (MAX_DISPATCH_BYTES / (2 * arrays.states)) as usize;
-        let by_loops = MAX_LOOP_ITERATIONS / step_iterations(&dims);
+        let by_loops = limits.loop_iterations / step_iterations(&dims);
         Ok(Self {
             dims,
             chunk: 1,
@@ -294,7 +297,16 @@ fn segment_chunks(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> us
     let by_memory = budget / largest.max(1);
     let by_tokens = (MAX_DISPATCH_TOKENS / chunk) as u64;
     let by_work = MAX_DISPATCH_FLOP / chunk_flop(dims, chunk).max(1);
-    by_memory.min(by_tokens).min(by_work).max(1) as usize
+    let by_loops = (limits.loop_iterations / chunk_iterations(dims, chunk)) as u64;
+    by_memory.min(by_tokens).min(by_work).min(by_loops).max(1) as usize
+}
+
+/// No pass's thread loops more often for one chunk: compact walks the states twice a token, boundary_scan
+/// every row of the open state twice a block of 8 tokens.
+fn chunk_iterations(dims: &Dims, chunk: usize) -> usize {
+    let compact = chunk * (4 + 2 * dims.capacity);
+    let scan = chunk.div_ceil(8) * 2 * (dims.state_len().div_ceil(128) + 64) + 2 * chunk;
+    compact.max(scan)
 }
 
 /// The most expensive dispatch's work for one chunk of every sequence: reading all carried states.
@@ -335,21 +347,6 @@ impl Plan {
             sequence: self.dims.sequences(),
             chunk_state: self.dims.sequences() * state_tiles(&self.dims),
             output: cells * self.dims.value_dim.div_ceil(64),
-        }
-    }
-
-    /// Floating-point operations of a pass over the whole call, matrix work only; 0 for passes over scalars.
-    pub fn flop(&self, pass: &str) -> u64 {
-        let rows = self.dims.token_heads() as u64;
-        let (dk, dv) = (self.dims.key_dim as u64, self.dims.value_dim as u64);
-        let chunk = self.chunk as u64;
-        match pass {
-            // Both triangles, as a matrix product would.
-            "score" => 2 * rows * chunk * (dk + dv),
-            "chunk_output" => 2 * rows * chunk * (dk + dv),
-            "chunk_state" => 2 * rows * dk * dv,
-            "readout" => 2 * rows * self.dims.capacity as u64 * dk * dv,
-            _ => 0,
         }
     }
 }
