@@ -364,7 +364,10 @@ fn step_iterations(dims: &Dims) -> usize {
 }
 
 fn state_tiles(dims: &Dims) -> usize {
-    let columns = if dims.value_dim <= 16 { 16 } else { 32 };
-    let rows = 4 * 128 / columns;
-    dims.key_dim.div_ceil(rows) * dims.value_dim.div_ceil(columns)
+    let row = match dims.value_dim % 4 {
+        0 => dims.value_dim / 4,
+        _ => dims.value_dim,
+    };
+    let across = if row <= 4 { 4 } else { 8 };
+    dims.key_dim.div_ceil(128 / across) * row.div_ceil(across)
 }

@@ -5,23 +5,22 @@
 // `states` is updated in place: final states are visited in time order, and a place is reused only by a state newer
 // than the one that absorbed what lay there. Every new matrix is also written to `versions`, for the chunks that read it.
 @group(0) @binding(3) var<storage, read> k: array<io>;                      // [B, T, G, Dk]
-@group(0) @binding(4) var<storage, read> v: array<io>;                      // [B, T, H, Dv]
+@group(0) @binding(4) var<storage, read> v: array<columns_io>;              // [B, T, H, Dv]
 @group(0) @binding(5) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> slots: array<vec4<u32>>;           // [B H, chunks, C]
 @group(0) @binding(7) var<storage, read> entries: array<vec2<u32>>;         // [B H, chunks + 1, 1 + K]
-@group(0) @binding(8) var<storage, read_write> states: array<f32>;          // [B H, K, Dk, Dv] by place
-@group(0) @binding(9) var<storage, read_write> versions: array<io>;         // [B H, chunks, K, Dk, Dv] by place, at each chunk's entry
+@group(0) @binding(8) var<storage, read_write> states: array<columns>;      // [B H, K, Dk, Dv] by place
+@group(0) @binding(9) var<storage, read_write> versions: array<columns_io>; // [B H, chunks, K, Dk, Dv] by place, at each chunk's entry
 
-// A group owns a tile of every state, a thread four rows of one column.
-const COLUMNS: u32 = select(32u, 16u, VALUE_DIM <= 16u);
-const QUADS: u32 = 128u / COLUMNS;               // threads down, each with four rows
-const TILE_ROWS: u32 = 4u * QUADS;
-const TILES_DOWN: u32 = (KEY_DIM + TILE_ROWS - 1u) / TILE_ROWS;
-const TILES_ACROSS: u32 = (VALUE_DIM + COLUMNS - 1u) / COLUMNS;
-const WHOLE: bool = KEY_DIM % TILE_ROWS == 0u && VALUE_DIM % COLUMNS == 0u;
+// A group owns a tile of every state, a thread one value of it: four columns, or one where Dv is not a multiple of four.
+const ROW: u32 = VALUE_DIM / WIDTH;              // values of a row
+const ACROSS: u32 = select(8u, 4u, ROW <= 4u);
+const DOWN: u32 = 128u / ACROSS;
+const TILES_DOWN: u32 = (KEY_DIM + DOWN - 1u) / DOWN;
+const TILES_ACROSS: u32 = (ROW + ACROSS - 1u) / ACROSS;
 
-var<workgroup> keys: array<vec4<f32>, CHUNK * QUADS>;        // e^{A_C - A_t} k_t, rows of the tile
-var<workgroup> values: array<f32, CHUNK * COLUMNS>;          // v_t, columns of the tile
+var<workgroup> keys: array<f32, CHUNK * DOWN>;               // e^{A_C - A_t} k_t, rows of the tile
+var<workgroup> values: array<columns, CHUNK * ACROSS>;       // v_t, columns of the tile
 var<workgroup> from_place: array<u32, CAPACITY>;             // of the entered states
 var<workgroup> scale: array<f32, CAPACITY>;                  // their decay to the chunk's end since they were written
 var<workgroup> to_place: array<u32, CAPACITY>;               // of the final states
@@ -31,53 +30,33 @@ struct Thread {
     sequence: u32,
     first_row: u32,      // of the group's tile
     first_column: u32,
-    quad: u32,           // which four rows of the tile
-    column: u32,         // of the tile
+    down: u32,           // the thread's value in the tile
+    across: u32,
+    live: bool,          // it exists
+    element: u32,        // where it lies in a state
 }
 
-// Whether row r of the thread's four exists.
-fn exists(thread: Thread, r: u32) -> bool {
-    return WHOLE || (thread.first_row + 4u * thread.quad + r < KEY_DIM && thread.first_column + thread.column < VALUE_DIM);
-}
-
-fn element(thread: Thread, r: u32) -> u32 {
-    return (thread.first_row + 4u * thread.quad + r) * VALUE_DIM + thread.first_column + thread.column;
-}
-
-fn state_at(thread: Thread, place: u32) -> u32 {
-    return (thread.sequence * CAPACITY + place) * STATE;
-}
-
-fn read_state(thread: Thread, place: u32) -> vec4<f32> {
-    let at = state_at(thread, place);
-    var x = vec4<f32>();
-    for (var r = 0u; r < 4u; r++) {
-        if (exists(thread, r)) {
-            x[r] = states[at + element(thread, r)];
-        }
+fn read_state(thread: Thread, place: u32) -> columns {
+    if (thread.live) {
+        return states[(thread.sequence * CAPACITY + place) * KEY_DIM * ROW + thread.element];
     }
-    return x;
+    return columns();
 }
 
 // Writes a matrix to its place, and to the versions of `chunk` if the segment has that one.
-fn write_state(thread: Thread, place: u32, chunk: u32, x: vec4<f32>) {
-    let at = state_at(thread, place);
-    for (var r = 0u; r < 4u; r++) {
-        if (exists(thread, r)) {
-            states[at + element(thread, r)] = x[r];
+fn write_state(thread: Thread, place: u32, chunk: u32, x: columns) {
+    if (thread.live) {
+        states[(thread.sequence * CAPACITY + place) * KEY_DIM * ROW + thread.element] = x;
+        if (chunk < params.chunks) {
+            write_version(thread, place, chunk, x);
         }
-    }
-    if (chunk < params.chunks) {
-        write_version(thread, place, chunk, x);
     }
 }
 
-fn write_version(thread: Thread, place: u32, chunk: u32, x: vec4<f32>) {
-    let at = (cell_of(thread.sequence, chunk) * CAPACITY + place) * STATE;
-    for (var r = 0u; r < 4u; r++) {
-        if (exists(thread, r)) {
-            versions[at + element(thread, r)] = io(x[r]);
-        }
+fn write_version(thread: Thread, place: u32, chunk: u32, x: columns) {
+    if (thread.live) {
+        let row = cell_of(thread.sequence, chunk) * CAPACITY + place;
+        versions[row * KEY_DIM * ROW + thread.element] = columns_io(x);
     }
 }
 
@@ -104,8 +83,8 @@ fn settle(thread: Thread) {
 }
 
 // The decayed sum of entered states [begin, end), four on their way at a time.
-fn absorb(thread: Thread, begin: u32, end: u32) -> vec4<f32> {
-    var sum = vec4<f32>();
+fn absorb(thread: Thread, begin: u32, end: u32) -> columns {
+    var sum = columns();
     var i = begin;
     for (; i + 4u <= end; i += 4u) {
         let x0 = read_state(thread, from_place[i]);
@@ -125,23 +104,22 @@ fn stage(thread: Thread, chunk: u32, valid: u32, lane: u32) -> u32 {
     let first = chunk_token(chunk);
     let cell = cell_of(thread.sequence, chunk) * CHUNK;
     let total = decay[cell + CHUNK - 1u];
-    for (var e = lane; e < valid * QUADS; e += 128u) {
-        let t = e / QUADS;
-        let row = thread.first_row + 4u * (e % QUADS);
-        let at = key_at(thread.sequence, first + t) + row;
-        var x = vec4<f32>();
-        for (var r = 0u; r < 4u; r++) {
-            if (WHOLE || row + r < KEY_DIM) {
-                x[r] = f32(k[at + r]);
-            }
+    for (var e = lane; e < valid * DOWN; e += 128u) {
+        let t = e / DOWN;
+        let row = thread.first_row + e % DOWN;
+        var x = 0.0;
+        if (row < KEY_DIM) {
+            x = f32(k[key_at(thread.sequence, first + t) + row]);
         }
         keys[e] = exp(total - decay[cell + t]) * x;
     }
-    for (var e = lane; e < valid * COLUMNS; e += 128u) {
-        let column = thread.first_column + e % COLUMNS;
-        if (WHOLE || column < VALUE_DIM) {
-            values[e] = f32(v[value_at(thread.sequence, first + e / COLUMNS) + column]);
+    for (var e = lane; e < valid * ACROSS; e += 128u) {
+        let column = thread.first_column + e % ACROSS;
+        var x = columns();
+        if (column < ROW) {
+            x = widen(v[token_head(thread.sequence, first + e / ACROSS) * ROW + column]);
         }
+        values[e] = x;
     }
     let entry = entry_at(thread.sequence, chunk);
     for (var i = lane; i < CAPACITY; i += 128u) {
@@ -170,13 +148,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let tile = at % tiles;
-    let thread = Thread(
-        sequence,
-        tile / TILES_ACROSS * TILE_ROWS,
-        tile % TILES_ACROSS * COLUMNS,
-        lane / COLUMNS,
-        lane % COLUMNS,
-    );
+    let first_row = tile / TILES_ACROSS * DOWN;
+    let first_column = tile % TILES_ACROSS * ACROSS;
+    let row = first_row + lane / ACROSS;
+    let column = first_column + lane % ACROSS;
+    let live = row < KEY_DIM && column < ROW;
+    let thread = Thread(sequence, first_row, first_column, lane / ACROSS, lane % ACROSS, live, row * ROW + column);
     enter(thread);
     for (var chunk = 0u; chunk < params.chunks; chunk++) {
         let entry = entry_at(sequence, chunk);
@@ -198,7 +175,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
             var sum = absorb(thread, begin, absorbed_end);
             for (var t = max(begin, 64u); t < end; t++) {
-                sum += values[(t - 64u) * COLUMNS + thread.column] * keys[(t - 64u) * QUADS + thread.quad];
+                sum += keys[(t - 64u) * DOWN + thread.down] * values[(t - 64u) * ACROSS + thread.across];
             }
             write_state(thread, to_place[state], chunk + 1u, sum);
         }

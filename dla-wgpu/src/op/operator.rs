@@ -357,7 +357,15 @@ fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
         },
         SEQUENCES,
     ));
-    passes.push((&shaders::CHUNK_STATE, TILES));
+    let quads = spec.dims.value_dim.is_multiple_of(4);
+    passes.push((
+        if quads {
+            &shaders::CHUNK_STATE
+        } else {
+            &shaders::CHUNK_STATE_ANY
+        },
+        TILES,
+    ));
     passes.push((
         if matrix {
             &shaders::READOUT_MATRIX

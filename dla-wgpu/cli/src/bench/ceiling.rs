@@ -47,10 +47,16 @@ impl Ceiling {
         } else {
             0.0
         };
-        let most = gpu.device().limits().max_buffer_size;
-        let bytes = most.min(if cpu { 64 << 20 } else { 1 << 30 });
+        // One group copies 64 KiB: half of its share of the buffer.
+        let copies = if cpu { 512 } else { 8192 };
+        let copy = probe(
+            gpu,
+            include_str!("../../assets/ceiling_copy.wgsl"),
+            copies,
+            32 << 10,
+        )?;
         Ok(Self {
-            bytes: 2.0 * bytes as f64 / copy(gpu, bytes)?,
+            bytes: f64::from(copies) * f64::from(128 << 10) / copy,
             f32_flop: f32_rate,
             matrix_flop: matrix_rate,
         })
@@ -86,15 +92,6 @@ fn probe(gpu: &Gpu, source: &str, groups: u32, values: u64) -> Result<f64> {
         pass.set_pipeline(&pipeline);
         pass.set_bind_group(0, &group, &[]);
         pass.dispatch_workgroups(groups, 1, 1);
-    })
-}
-
-/// Seconds of copying `bytes`.
-fn copy(gpu: &Gpu, bytes: u64) -> Result<f64> {
-    let from = buffer(gpu, bytes, Usage::COPY_SRC | Usage::COPY_DST);
-    let to = buffer(gpu, bytes, Usage::COPY_SRC | Usage::COPY_DST);
-    best_of(gpu, |encoder| {
-        encoder.copy_buffer_to_buffer(&from, 0, &to, 0, bytes)
     })
 }
 
