@@ -72,7 +72,8 @@ pub struct WorkspaceBytes {
     pub decay: u64,
     /// Score of every token against every start, `[B·H, chunks, C(C−1)/2]`, f32.
     pub scores: u64,
-    /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32.
+    /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32; for the delta rule A, β, |k_t|², |s_t|²
+    /// and the next boundary, `[B·H, chunks, 5, C]`.
     pub sums: u64,
     /// The open state during the scan, `[B·H, Dk·Dv + 1]`, f32.
     pub open: u64,
@@ -84,10 +85,30 @@ pub struct WorkspaceBytes {
     pub versions: u64,
     /// What is read from entered states, `[B·H, chunks, C, Dv]`, f32.
     pub carried: u64,
+    /// The gated delta rule's own; all 0 for other backbones.
+    pub delta: DeltaBytes,
+}
+
+/// The buffers that only the gated delta rule needs; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeltaBytes {
+    /// P, what keys read of the chunk's values, `[B·H, chunks, C, C]`, f32.
+    pub probes: u64,
+    /// What keys read entered states with, and what they read of the chunk, `[B·H, chunks, C, Dk + Dv]`, f32.
+    pub probe_keys: u64,
+    /// e^A k, `[B·H, chunks, Dk, C]`, f32.
+    pub erase_keys: u64,
+    /// K̃, `[B·H, chunks, C, Dk]`, f32.
+    pub write_keys: u64,
+    /// q̃, `[B·H, chunks, C, Dk]`, f32.
+    pub read_queries: u64,
+    /// M, `[B·H, chunks, C, C]`, f32.
+    pub mixes: u64,
 }
 
 impl WorkspaceBytes {
-    pub(crate) fn each(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 14] {
+        let delta = &self.delta;
         [
             ("decay", self.decay),
             ("scores", self.scores),
@@ -97,6 +118,12 @@ impl WorkspaceBytes {
             ("entries", self.entries),
             ("versions", self.versions),
             ("carried", self.carried),
+            ("probes", delta.probes),
+            ("probe_keys", delta.probe_keys),
+            ("erase_keys", delta.erase_keys),
+            ("write_keys", delta.write_keys),
+            ("read_queries", delta.read_queries),
+            ("mixes", delta.mixes),
         ]
     }
 
@@ -131,14 +158,20 @@ impl Plan {
     /// is larger than the device can bind.
     ///
     /// ```
-    /// use dla_core::Dims;
+    /// use dla_core::{Backbone, Dims};
     /// use dla_wgpu::{Float, plan::{Limits, Plan}};
     /// let dims = Dims { batch: 1, tokens: 1000, heads: 4, groups: 1, key_dim: 32, value_dim: 32, capacity: 8 };
-    /// let plan = Plan::new(dims, 64, Float::F32, Limits::PORTABLE)?;
+    /// let plan = Plan::new(dims, Backbone::Decay, 64, Float::F32, Limits::PORTABLE)?;
     /// assert_eq!(plan.segments.iter().map(|s| s.chunks).sum::<usize>(), 16);
     /// # Ok::<(), dla_core::Error>(())
     /// ```
-    pub fn new(dims: Dims, chunk: usize, float: Float, limits: Limits) -> Result<Self> {
+    pub fn new(
+        dims: Dims,
+        backbone: Backbone,
+        chunk: usize,
+        float: Float,
+        limits: Limits,
+    ) -> Result<Self> {
         dims.check()?;
         if chunk == 0 || chunk > MAX_CHUNK {
             return Err(Error::input(
@@ -167,8 +200,10 @@ impl Plan {
             bindable(name, bytes, limits)?;
         }
         let chunks = dims.tokens.div_ceil(chunk);
-        let segment_chunks = segment_chunks(&dims, chunk, float, limits).min(chunks.max(1));
-        let workspace = workspace(&dims, chunk, float, segment_chunks);
+        let one = workspace(&dims, backbone, chunk, float, 1);
+        let work = chunk_flop(&dims, backbone, chunk);
+        let segment_chunks = segment_chunks(&one, work, chunk, limits).min(chunks.max(1));
+        let workspace = workspace(&dims, backbone, chunk, float, segment_chunks);
         for (name, bytes) in workspace.each() {
             bindable(name, bytes, limits)?;
         }
@@ -229,25 +264,50 @@ fn arrays(dims: &Dims, float: Float) -> ArrayBytes {
     }
 }
 
-fn workspace(dims: &Dims, chunk: usize, float: Float, chunks: usize) -> WorkspaceBytes {
+fn workspace(
+    dims: &Dims,
+    backbone: Backbone,
+    chunk: usize,
+    float: Float,
+    chunks: usize,
+) -> WorkspaceBytes {
     let sequences = dims.sequences() as u64;
     let (c, k, d) = (chunk as u64, dims.capacity as u64, dims.state_len() as u64);
     let cells = sequences * chunks as u64;
+    let delta = backbone == Backbone::Delta;
     WorkspaceBytes {
         decay: cells * c * 4,
         scores: cells * (c * (c - 1) / 2) * 4,
-        sums: cells * 3 * c * 4,
+        sums: cells * if delta { 5 } else { 3 } * c * 4,
         open: sequences * (d + 1) * 4,
         slots: cells * c * 16,
         entries: sequences * (chunks as u64 + 1) * (k + 1) * 8,
         versions: cells * k * d * float.bytes(),
         carried: cells * c * dims.value_dim as u64 * 4,
+        delta: if delta {
+            delta_bytes(dims, c, cells)
+        } else {
+            DeltaBytes::default()
+        },
+    }
+}
+
+fn delta_bytes(dims: &Dims, c: u64, cells: u64) -> DeltaBytes {
+    let (dk, dv) = (dims.key_dim as u64, dims.value_dim as u64);
+    DeltaBytes {
+        probes: cells * c * c * 4,
+        probe_keys: cells * c * (dk + dv) * 4,
+        erase_keys: cells * dk * c * 4,
+        write_keys: cells * c * dk * 4,
+        read_queries: cells * c * dk * 4,
+        mixes: cells * c * c * 4,
     }
 }
 
 /// As many chunks as the workspace budget, the token cap and the work cap allow, at least one.
-fn segment_chunks(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> usize {
-    let one = workspace(dims, chunk, float, 1);
+///
+/// `one` is the workspace of one chunk, `work` its most expensive dispatch's operations.
+fn segment_chunks(one: &WorkspaceBytes, work: u64, chunk: usize, limits: Limits) -> usize {
     let largest = one
         .each()
         .into_iter()
@@ -257,13 +317,15 @@ fn segment_chunks(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> us
     let budget = limits.workspace.min(limits.max_binding);
     let by_memory = budget / largest.max(1);
     let by_tokens = (MAX_DISPATCH_TOKENS / chunk) as u64;
-    let by_work = MAX_DISPATCH_FLOP / chunk_flop(dims, chunk).max(1);
+    let by_work = MAX_DISPATCH_FLOP / work.max(1);
     by_memory.min(by_tokens).min(by_work).max(1) as usize
 }
 
-/// The most expensive dispatch's work for one chunk of every sequence: reading all carried states.
-fn chunk_flop(dims: &Dims, chunk: usize) -> u64 {
-    2 * (dims.sequences() * chunk * dims.capacity) as u64 * dims.state_len() as u64
+/// The most expensive dispatch's work for one chunk of every sequence: reading all carried states, which the
+/// delta rule does once more, and writes them too, to take them through the chunk.
+fn chunk_flop(dims: &Dims, backbone: Backbone, chunk: usize) -> u64 {
+    let products = if backbone == Backbone::Delta { 2 } else { 1 };
+    products * 2 * (dims.sequences() * chunk * dims.capacity) as u64 * dims.state_len() as u64
 }
 
 /// The grid of a dispatch of `groups` groups: rows of at most [`MAX_GROUPS`].
@@ -282,12 +344,16 @@ pub fn grid(groups: usize) -> (u32, u32) {
 pub struct Groups {
     /// One thread a chunk.
     pub chunk_decay: usize,
-    /// One group a chunk.
-    pub score: usize,
+    /// One group a chunk: score, delta_wy and delta_read.
+    pub chunk: usize,
+    /// One group a chunk and 64 columns of keys or values.
+    pub delta_probe: usize,
     /// One group a sequence: open_state, boundary_scan and compact.
     pub sequence: usize,
     /// One group a tile of a state.
     pub chunk_state: usize,
+    /// One group 16 columns of a state.
+    pub chunk_state_delta: usize,
     /// One group a chunk and 64 columns: readout and chunk_output.
     pub output: usize,
 }
@@ -298,9 +364,12 @@ impl Plan {
         let cells = self.dims.sequences() * segment.chunks;
         Groups {
             chunk_decay: cells.div_ceil(64),
-            score: cells,
+            chunk: cells,
+            delta_probe: cells
+                * (self.dims.key_dim.div_ceil(64) + self.dims.value_dim.div_ceil(64)),
             sequence: self.dims.sequences(),
             chunk_state: self.dims.sequences() * state_tiles(&self.dims),
+            chunk_state_delta: self.dims.sequences() * self.dims.value_dim.div_ceil(16),
             output: cells * self.dims.value_dim.div_ceil(64),
         }
     }

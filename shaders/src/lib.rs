@@ -38,6 +38,15 @@ const TRACE: Part = part!("common/trace");
 const DECIDE: Part = part!("common/decide");
 const SLOTS: Part = part!("common/slots");
 const SCALARS: Part = part!("common/scalars");
+const PAIRS: Part = part!("common/pairs");
+const CHAIN: Part = part!("common/chain");
+const TILE: Part = part!("common/tile");
+const LEFT: Part = part!("common/left");
+const STEP_DELTA: Part = part!("common/step_delta");
+const QUERY_DECAY: Part = part!("common/query_decay");
+const QUERY_DELTA: Part = part!("common/query_delta");
+const MIX_DECAY: Part = part!("common/mix_decay");
+const MIX_DELTA: Part = part!("common/mix_delta");
 
 /// One compute pass: an entry point `main` and the parts it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -58,20 +67,36 @@ macro_rules! passes {
 passes! {
     /// Running log decay inside every chunk.
     CHUNK_DECAY = "chunk_decay" [];
+    /// The gated delta rule's mixing inside every chunk.
+    DELTA_WY = "delta_wy" [TILE, PAIRS];
+    /// What queries read under the gated delta rule.
+    DELTA_READ = "delta_read" [TILE, LEFT];
+    /// What keys read under the gated delta rule.
+    DELTA_PROBE = "delta_probe" [TILE, LEFT];
     /// Scores for every place a state could begin in a chunk.
-    SCORE = "score" [SCORE_FUNCTIONS, TRACE, DECIDE];
+    SCORE = "score" [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS];
+    /// The same for the gated delta rule.
+    SCORE_DELTA = "score_delta" [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, TILE];
     /// Copies the newest states to where the scan carries them on.
     OPEN_STATE = "open_state" [SCALARS];
     /// Follows the chain of states through the chunks.
-    BOUNDARY_SCAN = "boundary_scan" [SCORE_FUNCTIONS, TRACE, DECIDE];
+    BOUNDARY_SCAN = "boundary_scan" [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN];
+    /// The same for the gated delta rule.
+    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
     /// The capacity rule over scalars; writes the slot map.
     COMPACT = "compact" [SCORE_FUNCTIONS, TRACE, SCALARS];
     /// The states at every chunk's entry.
-    CHUNK_STATE = "chunk_state" [];
+    CHUNK_STATE = "chunk_state" [SLOTS];
+    /// The same for the gated delta rule.
+    CHUNK_STATE_DELTA = "chunk_state_delta" [SLOTS];
     /// What tokens read from the states their chunk was entered with.
-    READOUT = "readout" [SLOTS];
+    READOUT = "readout" [SLOTS, QUERY_DECAY];
+    /// The same for the gated delta rule.
+    READOUT_DELTA = "readout" [SLOTS, QUERY_DELTA];
     /// The attention form inside a chunk.
-    CHUNK_OUTPUT = "chunk_output" [SLOTS];
+    CHUNK_OUTPUT = "chunk_output" [SLOTS, MIX_DECAY];
+    /// The same for the gated delta rule.
+    CHUNK_OUTPUT_DELTA = "chunk_output" [SLOTS, MIX_DELTA];
 }
 
 /// How a pass uses a binding.

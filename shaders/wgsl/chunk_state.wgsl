@@ -95,22 +95,6 @@ fn settle(tile: Tile) {
     }
 }
 
-// The first bit of `starts` above x, or 128.
-fn next_start(starts: vec4<u32>, x: u32) -> u32 {
-    var word = (x + 1u) / 32u;
-    if (word < 4u) {
-        var bits = starts[word] & (0xffffffffu << ((x + 1u) % 32u));
-        while (bits == 0u && word < 3u) {
-            word++;
-            bits = starts[word];
-        }
-        if (bits != 0u) {
-            return word * 32u + firstTrailingBit(bits);
-        }
-    }
-    return 128u;
-}
-
 fn stage_keys(tile: Tile, first: u32, block: u32, valid: u32, lane: u32) {
     for (var e = lane; e < STAGED * TILE_ROWS / 4u; e += 256u) {
         let t = block + e / (TILE_ROWS / 4u);

@@ -119,7 +119,13 @@ impl Operator {
     ) -> Result<Self> {
         config.check()?;
         supported(gpu, config, decider, options.float)?;
-        let plan = Plan::new(*dims, options.chunk(), options.float, options.limits(gpu))?;
+        let plan = Plan::new(
+            *dims,
+            config.backbone,
+            options.chunk(),
+            options.float,
+            options.limits(gpu),
+        )?;
         let spec = Spec {
             dims: *dims,
             config: *config,
@@ -334,33 +340,49 @@ impl Bound<'_> {
     }
 }
 
-/// The passes of a segment in order, each with its number of groups.
-fn passes(spec: &Spec) -> Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> {
-    let mut passes: Vec<(&'static Pass, fn(&Plan, &Segment) -> usize)> = Vec::new();
+/// A pass and how many groups of it a segment takes.
+type Dispatch = (&'static Pass, fn(&Plan, &Segment) -> usize);
+
+/// The passes of a segment in order.
+fn passes(spec: &Spec) -> Vec<Dispatch> {
+    let chunk: fn(&Plan, &Segment) -> usize = |plan, segment| plan.groups(segment).chunk;
+    let sequence: fn(&Plan, &Segment) -> usize = |plan, segment| plan.groups(segment).sequence;
+    let output: fn(&Plan, &Segment) -> usize = |plan, segment| plan.groups(segment).output;
+    let delta = spec.config.backbone == Backbone::Delta;
+    let mut passes: Vec<Dispatch> = Vec::new();
     passes.push((&shaders::CHUNK_DECAY, |plan, segment| {
         plan.groups(segment).chunk_decay
     }));
-    if spec.measure {
-        passes.push((&shaders::SCORE, |plan, segment| plan.groups(segment).score));
-        passes.push((&shaders::OPEN_STATE, |plan, segment| {
-            plan.groups(segment).sequence
-        }));
-        passes.push((&shaders::BOUNDARY_SCAN, |plan, segment| {
-            plan.groups(segment).sequence
-        }));
+    if delta {
+        passes.push((&shaders::DELTA_WY, chunk));
+        passes.push((&shaders::DELTA_READ, chunk));
     }
-    passes.push((&shaders::COMPACT, |plan, segment| {
-        plan.groups(segment).sequence
-    }));
-    passes.push((&shaders::CHUNK_STATE, |plan, segment| {
-        plan.groups(segment).chunk_state
-    }));
-    passes.push((&shaders::READOUT, |plan, segment| {
-        plan.groups(segment).output
-    }));
-    passes.push((&shaders::CHUNK_OUTPUT, |plan, segment| {
-        plan.groups(segment).output
-    }));
+    if spec.measure && delta {
+        passes.push((&shaders::DELTA_PROBE, |plan, segment| {
+            plan.groups(segment).delta_probe
+        }));
+        passes.push((&shaders::SCORE_DELTA, chunk));
+        passes.push((&shaders::OPEN_STATE, sequence));
+        passes.push((&shaders::BOUNDARY_SCAN_DELTA, sequence));
+    } else if spec.measure {
+        passes.push((&shaders::SCORE, chunk));
+        passes.push((&shaders::OPEN_STATE, sequence));
+        passes.push((&shaders::BOUNDARY_SCAN, sequence));
+    }
+    passes.push((&shaders::COMPACT, sequence));
+    if delta {
+        passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
+            plan.groups(segment).chunk_state_delta
+        }));
+        passes.push((&shaders::READOUT_DELTA, output));
+        passes.push((&shaders::CHUNK_OUTPUT_DELTA, output));
+    } else {
+        passes.push((&shaders::CHUNK_STATE, |plan, segment| {
+            plan.groups(segment).chunk_state
+        }));
+        passes.push((&shaders::READOUT, output));
+        passes.push((&shaders::CHUNK_OUTPUT, output));
+    }
     passes
 }
 
@@ -370,14 +392,6 @@ fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Resu
             Error::unsupported("op", "float", "f32 on this device", "f16")
                 .advise("the device lacks shader-f16; f32 computes the same"),
         );
-    }
-    if config.backbone == Backbone::Delta {
-        return Err(Error::unsupported(
-            "op",
-            "backbone",
-            "plain|decay",
-            config.backbone,
-        ));
     }
     if config.merge == MergeCost::Ward && decider == Decider::Scores {
         return Err(Error::unsupported(

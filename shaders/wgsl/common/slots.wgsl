@@ -20,3 +20,19 @@ fn rank_of_entered(starts: vec4<u32>, i: u32) -> u32 {
 fn has_bit(starts: vec4<u32>, x: u32) -> bool {
     return ((starts[x / 32u] >> (x % 32u)) & 1u) != 0u;
 }
+
+// The first bit of `starts` above x, or 128.
+fn next_start(starts: vec4<u32>, x: u32) -> u32 {
+    var word = (x + 1u) / 32u;
+    if (word < 4u) {
+        var bits = starts[word] & (0xffffffffu << ((x + 1u) % 32u));
+        while (bits == 0u && word < 3u) {
+            word++;
+            bits = starts[word];
+        }
+        if (bits != 0u) {
+            return word * 32u + firstTrailingBit(bits);
+        }
+    }
+    return 128u;
+}
