@@ -8,7 +8,7 @@ use crate::dla::schedule;
 use crate::error::{Error, Result};
 use crate::real::Real;
 
-/// The arrays of one call, borrowed; shapes as in [`Dims`](crate::Dims).
+/// The arrays of one call, borrowed; shapes as in [`Dims`].
 ///
 /// `q` and `k` arrive as the operator uses them: no feature map, normalisation or scaling happens inside.
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,7 @@ use crate::config::{Config, MergeCost, Schedule};
 use crate::decisions::{Decision, Decisions};
 use crate::dims::Dims;
 use crate::dla::compact::pair_cost;
+use crate::dla::gate::Gate;
 use crate::dla::recurrent;
 use crate::dla::state::State;
 use crate::dla::{boundary, schedule};
@@ -43,6 +44,11 @@ impl fmt::Display for Place {
 }
 
 /// How near a decision may lie to a tie before rounding excuses it: 1e-4, and 2e-3 for values below 0.02.
+///
+/// ```
+/// use dla_core::trace::margin;
+/// assert_eq!([0.01, 0.02].map(margin), [2e-3, 1e-4]);
+/// ```
 pub fn margin(value: f64) -> f64 {
     if value < 0.02 { 2e-3 } else { 1e-4 }
 }
@@ -135,7 +141,8 @@ pub fn judge<R: Real>(
     let judges: Vec<_> = (0..dims.sequences())
         .map(|i| Judge::new(*dims, config.merge, i, tau(i % dims.heads)))
         .collect();
-    let (output, judges) = recurrent::observe(dims, config, &inputs, cache, &judges)?;
+    let (output, judges) =
+        recurrent::observe(dims, config, &inputs, cache, &Gate::default(), &judges)?;
     Ok(Judgement {
         output,
         decisions: judges.iter().map(|judge| judge.decisions).sum(),
@@ -233,22 +240,26 @@ impl Judge {
             self.note(token, decided, at != own, f64::INFINITY, 0.0);
             return;
         }
-        let others = (0..costs.len()).filter(|&i| i != own).map(|i| costs[i]);
-        let runner_up = others.fold(f64::INFINITY, f64::min);
+        let others = costs.iter().enumerate().filter(|&(i, _)| i != own);
+        let runner_up = others.min_by(|a, b| a.1.total_cmp(b.1));
         let wrong = at != own;
-        let rival = if wrong { costs[at] } else { runner_up };
-        let unit = self.unit(states);
+        let rival = if wrong {
+            at
+        } else {
+            runner_up.map_or(own, |(i, _)| i)
+        };
+        let unit = self.unit(&states[own..own + 2]) + self.unit(&states[rival..rival + 2]);
         let margin = margin(costs[own] / unit) * unit;
-        self.note(token, decided, wrong, rival - costs[own], margin);
+        self.note(token, decided, wrong, costs[rival] - costs[own], margin);
     }
 
-    /// What costs are measured in: information for `density`, the states' squared size for `ward`.
-    fn unit<R: Real>(&self, states: &[State<R>]) -> f64 {
+    /// What a pair's cost is measured in: information for `density`, the squared size of the states for `ward`.
+    fn unit<R: Real>(&self, pair: &[State<R>]) -> f64 {
         if self.cost == MergeCost::Density {
-            return 1.0;
+            return 0.5;
         }
         let size = |state: &State<R>| square_norm(&state.matrix).to_f64() / f64::from(state.n);
-        states.iter().map(size).fold(0.0, f64::max)
+        pair.iter().map(size).sum()
     }
 }
 

@@ -24,8 +24,8 @@ pub struct GpuOptions {
 pub struct Variant {
     /// Half-precision inputs and outputs.
     pub f16: bool,
-    /// Subgroup operations.
-    pub subgroups: bool,
+    /// Invocations of the smallest subgroup; 0 without subgroup operations.
+    pub subgroup: usize,
     /// 16 × 16 × 16 f16 matrix products with f32 sums.
     pub cooperative_matrix: bool,
     /// Timestamps inside passes' bounds.
@@ -87,7 +87,9 @@ impl Gpu {
             .map_err(|error| Error::device("gpu", "device", "a device of the adapter", error))?;
         let mut gpu = Self::from_host(device, queue, options.checked);
         if let Some(inner) = Arc::get_mut(&mut gpu.inner) {
-            inner.variant.cooperative_matrix &= has_matrix_16(&adapter);
+            let variant = &mut inner.variant;
+            variant.cooperative_matrix &=
+                has_matrix_16(&adapter) && variant.f16 && variant.subgroup == 32;
         }
         Ok(gpu)
     }
@@ -100,7 +102,7 @@ impl Gpu {
         let features = device.features();
         let variant = Variant {
             f16: features.contains(wgpu::Features::SHADER_F16),
-            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup: smallest_subgroup(&device),
             cooperative_matrix: features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
         };
@@ -173,6 +175,14 @@ impl Gpu {
             })
         })
         .await
+    }
+}
+
+fn smallest_subgroup(device: &wgpu::Device) -> usize {
+    if device.features().contains(wgpu::Features::SUBGROUP) {
+        device.adapter_info().subgroup_min_size as usize
+    } else {
+        0
     }
 }
 

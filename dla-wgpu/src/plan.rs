@@ -138,6 +138,8 @@ impl WorkspaceBytes {
 pub struct Plan {
     /// Sizes of the call.
     pub dims: Dims,
+    /// What states go through at a token.
+    pub backbone: Backbone,
     /// Tokens of one chunk.
     pub chunk: usize,
     /// Chunks that the workspace holds for each sequence.
@@ -216,6 +218,7 @@ impl Plan {
             .collect();
         Ok(Self {
             dims,
+            backbone,
             chunk,
             segment_chunks,
             segments,
@@ -374,9 +377,24 @@ impl Plan {
         }
     }
 
-    /// Whether `backbone` reads the log decay.
-    pub fn decays(backbone: Backbone) -> bool {
-        backbone != Backbone::Plain
+    /// Floating-point operations of a pass over the whole call, matrix work only; 0 for passes over scalars.
+    pub fn flop(&self, pass: &str) -> u64 {
+        let rows = self.dims.token_heads() as u64;
+        let (dk, dv) = (self.dims.key_dim as u64, self.dims.value_dim as u64);
+        let (chunk, k) = (self.chunk as u64, self.dims.capacity as u64);
+        match pass {
+            // Both triangles, as a matrix product would.
+            "score" | "delta_probe" => 2 * rows * chunk * (dk + dv),
+            "score_delta" => 2 * rows * chunk * (dv + chunk),
+            "delta_wy" => 2 * rows * chunk * 2 * dk,
+            "delta_read" => 2 * rows * chunk * (2 * dk + chunk),
+            "chunk_output" if self.backbone == Backbone::Delta => 2 * rows * chunk * dv,
+            "chunk_output" => 2 * rows * chunk * (dk + dv),
+            "chunk_state" => 2 * rows * dk * dv,
+            "chunk_state_delta" => 4 * rows * k * dk * dv,
+            "readout" => 2 * rows * k * dk * dv,
+            _ => 0,
+        }
     }
 }
 
@@ -386,6 +404,6 @@ fn state_tiles(dims: &Dims) -> usize {
         17..=32 => 32,
         _ => 64,
     };
-    let rows = 8 * 256 / columns;
+    let rows = 4 * 256 / columns;
     dims.key_dim.div_ceil(rows) * dims.value_dim.div_ceil(columns)
 }

@@ -38,9 +38,19 @@ pub struct Spec {
     pub replay: bool,
     /// The schedule measures scores.
     pub measure: bool,
+    /// The device's smallest subgroup; read by passes that use subgroups.
+    pub subgroup: usize,
 }
 
 impl Spec {
+    /// Whether the shape is one that the cooperative-matrix passes take.
+    pub fn fits_matrix(&self) -> bool {
+        self.float == Float::F16
+            && self.chunk == 64
+            && self.dims.key_dim.is_multiple_of(16)
+            && self.dims.value_dim.is_multiple_of(64)
+    }
+
     /// The constants as WGSL, in the place of `common/spec.wgsl`.
     pub fn header(&self) -> String {
         let mut text = String::new();
@@ -62,6 +72,7 @@ impl Spec {
             ("CAPACITY", self.dims.capacity),
             ("CHUNK", self.chunk),
             ("COST", cost),
+            ("SUBGROUP", self.subgroup),
         ];
         let switches = [
             ("RMS", self.config.norm == Norm::Rms),

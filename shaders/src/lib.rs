@@ -53,12 +53,29 @@ const MIX_DELTA: Part = part!("common/mix_delta");
 pub struct Pass {
     /// The pass's name, its file's name.
     pub name: &'static str,
+    /// What the device must offer beyond WebGPU's defaults.
+    pub needs: Needs,
     parts: &'static [Part],
 }
 
+/// What a variant of a pass needs of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Needs {
+    /// Nothing: WebGPU's default limits and no feature.
+    Nothing,
+    /// Subgroup operations.
+    Subgroups,
+    /// 16 × 16 × 16 cooperative matrices of f16 with f32 sums.
+    Matrix,
+}
+
 macro_rules! passes {
-    ($($(#[$doc:meta])* $ident:ident = $name:literal [$($part:expr),*];)+) => {
-        $($(#[$doc])* pub const $ident: Pass = Pass { name: $name, parts: &[PARAMS, $($part,)* part!($name)] };)+
+    ($($(#[$doc:meta])* $ident:ident = $name:literal $needs:ident [$($part:expr),*];)+) => {
+        $($(#[$doc])* pub const $ident: Pass = Pass {
+            name: $name,
+            needs: Needs::$needs,
+            parts: &[PARAMS, $($part,)* part!($name)],
+        };)+
         /// Every shipped pass.
         pub const PASSES: &[Pass] = &[$($ident),+];
     };
@@ -66,37 +83,43 @@ macro_rules! passes {
 
 passes! {
     /// Running log decay inside every chunk.
-    CHUNK_DECAY = "chunk_decay" [];
+    CHUNK_DECAY = "chunk_decay" Nothing [];
     /// The gated delta rule's mixing inside every chunk.
-    DELTA_WY = "delta_wy" [TILE, PAIRS];
+    DELTA_WY = "delta_wy" Nothing [TILE, PAIRS];
     /// What queries read under the gated delta rule.
-    DELTA_READ = "delta_read" [TILE, LEFT];
+    DELTA_READ = "delta_read" Nothing [TILE, LEFT];
     /// What keys read under the gated delta rule.
-    DELTA_PROBE = "delta_probe" [TILE, LEFT];
+    DELTA_PROBE = "delta_probe" Nothing [TILE, LEFT];
     /// Scores for every place a state could begin in a chunk.
-    SCORE = "score" [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS];
+    SCORE = "score" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS];
     /// The same for the gated delta rule.
-    SCORE_DELTA = "score_delta" [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, TILE];
+    SCORE_DELTA = "score_delta" Nothing [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, TILE];
     /// Copies the newest states to where the scan carries them on.
-    OPEN_STATE = "open_state" [SCALARS];
+    OPEN_STATE = "open_state" Nothing [SCALARS];
     /// Follows the chain of states through the chunks.
-    BOUNDARY_SCAN = "boundary_scan" [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN];
+    BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN];
     /// The same for the gated delta rule.
-    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
+    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
     /// The capacity rule over scalars; writes the slot map.
-    COMPACT = "compact" [SCORE_FUNCTIONS, TRACE, SCALARS];
+    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS];
+    /// The same with one subgroup a sequence.
+    COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
     /// The states at every chunk's entry.
-    CHUNK_STATE = "chunk_state" [SLOTS];
+    CHUNK_STATE = "chunk_state" Nothing [SLOTS];
     /// The same for the gated delta rule.
-    CHUNK_STATE_DELTA = "chunk_state_delta" [SLOTS];
+    CHUNK_STATE_DELTA = "chunk_state_delta" Nothing [SLOTS];
     /// What tokens read from the states their chunk was entered with.
-    READOUT = "readout" [SLOTS, QUERY_DECAY];
+    READOUT = "readout" Nothing [SLOTS, QUERY_DECAY];
     /// The same for the gated delta rule.
-    READOUT_DELTA = "readout" [SLOTS, QUERY_DELTA];
+    READOUT_DELTA = "readout" Nothing [SLOTS, QUERY_DELTA];
+    /// The same for a scalar decay by cooperative matrices.
+    READOUT_MATRIX = "readout_matrix" Matrix [SLOTS];
     /// The attention form inside a chunk.
-    CHUNK_OUTPUT = "chunk_output" [SLOTS, MIX_DECAY];
+    CHUNK_OUTPUT = "chunk_output" Nothing [SLOTS, MIX_DECAY];
     /// The same for the gated delta rule.
-    CHUNK_OUTPUT_DELTA = "chunk_output" [SLOTS, MIX_DELTA];
+    CHUNK_OUTPUT_DELTA = "chunk_output" Nothing [SLOTS, MIX_DELTA];
+    /// The same for a scalar decay by cooperative matrices.
+    CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
 }
 
 /// How a pass uses a binding.
@@ -124,8 +147,13 @@ pub struct Binding {
 impl Pass {
     /// The whole WGSL: `spec` (constants and the alias `io`), then the parts.
     pub fn source(&self, spec: &str) -> String {
+        let enables = match self.needs {
+            Needs::Matrix => "enable wgpu_cooperative_matrix;",
+            Needs::Nothing | Needs::Subgroups => "",
+        };
         let texts = self.parts.iter().map(|part| part.text);
-        std::iter::once(spec)
+        [enables, spec]
+            .into_iter()
             .chain(texts)
             .collect::<Vec<_>>()
             .join("\n")
@@ -133,7 +161,10 @@ impl Pass {
 
     /// The source under the default constants.
     pub fn default_source(&self) -> String {
-        self.source(SPEC.text)
+        match self.needs {
+            Needs::Matrix => self.source(&matrix_spec()),
+            Needs::Nothing | Needs::Subgroups => self.source(SPEC.text),
+        }
     }
 
     /// The bindings, read from the WGSL in the order of the parts.
@@ -141,6 +172,13 @@ impl Pass {
         let lines = self.parts.iter().flat_map(|part| part.text.lines());
         lines.filter_map(binding).collect()
     }
+}
+
+/// The default constants at sizes and a type that cooperative matrices take.
+fn matrix_spec() -> String {
+    let spec = SPEC.text.replace("alias io = f32;", "alias io = f16;");
+    let spec = spec.replace("const VALUE_DIM: u32 = 16u;", "const VALUE_DIM: u32 = 64u;");
+    format!("enable f16;\n{spec}")
 }
 
 /// Reads `@group(0) @binding(N) var<access> name: type;`.

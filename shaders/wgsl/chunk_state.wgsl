@@ -12,7 +12,7 @@
 @group(0) @binding(8) var<storage, read_write> states: array<f32>;          // [B H, K, Dk, Dv] by place
 @group(0) @binding(9) var<storage, read_write> versions: array<io>;         // [B H, chunks, K, Dk, Dv] by place, at each chunk's entry
 
-const ROWS: u32 = 8u;                        // rows of the state that one thread keeps
+const ROWS: u32 = 4u;                        // rows of the state that one thread keeps
 const COLUMNS: u32 = select(select(64u, 32u, VALUE_DIM <= 32u), 16u, VALUE_DIM <= 16u);
 const TILE_ROWS: u32 = ROWS * 256u / COLUMNS;
 const STAGED: u32 = 16u;                     // tokens staged at once
@@ -20,6 +20,7 @@ const TILES_DOWN: u32 = (KEY_DIM + TILE_ROWS - 1u) / TILE_ROWS;
 const TILES_ACROSS: u32 = (VALUE_DIM + COLUMNS - 1u) / COLUMNS;
 
 var<workgroup> keys: array<vec4<f32>, STAGED * TILE_ROWS / 4u>;   // e^{A_C - A_t} k_t, rows of the tile
+var<workgroup> values: array<f32, STAGED * COLUMNS>;              // v_t, columns of the tile
 var<workgroup> weight: array<f32, CHUNK>;                         // e^{A_C - A_t}
 
 struct Tile {
@@ -38,13 +39,15 @@ fn state_base(tile: Tile, place: u32) -> u32 {
     return (tile.sequence * CAPACITY + place) * STATE;
 }
 
-fn add_state(sum: ptr<function, array<vec4<f32>, 2>>, tile: Tile, place: u32, scale: f32) {
+fn read_state(tile: Tile, place: u32) -> vec4<f32> {
     let base = state_base(tile, place);
+    var x = vec4<f32>();
     for (var r = 0u; r < ROWS; r++) {
         if (tile.row + r < KEY_DIM) {
-            (*sum)[r / 4u][r % 4u] += scale * states[base + element(tile, r)];
+            x[r] = states[base + element(tile, r)];
         }
     }
+    return x;
 }
 
 fn write_version(tile: Tile, chunk: u32, place: u32, r: u32, x: f32) {
@@ -52,14 +55,13 @@ fn write_version(tile: Tile, chunk: u32, place: u32, r: u32, x: f32) {
     versions[row * STATE + element(tile, r)] = io(x);
 }
 
-fn write_state(sum: ptr<function, array<vec4<f32>, 2>>, tile: Tile, place: u32, chunk: u32) {
+fn write_state(sum: vec4<f32>, tile: Tile, place: u32, chunk: u32) {
     let base = state_base(tile, place);
     for (var r = 0u; r < ROWS; r++) {
         if (tile.row + r < KEY_DIM) {
-            let x = (*sum)[r / 4u][r % 4u];
-            states[base + element(tile, r)] = x;
+            states[base + element(tile, r)] = sum[r];
             if (chunk < params.chunks) {
-                write_version(tile, chunk, place, r, x);
+                write_version(tile, chunk, place, r, sum[r]);
             }
         }
     }
@@ -95,7 +97,7 @@ fn settle(tile: Tile) {
     }
 }
 
-fn stage_keys(tile: Tile, first: u32, block: u32, valid: u32, lane: u32) {
+fn stage(tile: Tile, first: u32, block: u32, valid: u32, lane: u32) {
     for (var e = lane; e < STAGED * TILE_ROWS / 4u; e += 256u) {
         let t = block + e / (TILE_ROWS / 4u);
         let row = tile.first_row + 4u * (e % (TILE_ROWS / 4u));
@@ -109,6 +111,15 @@ fn stage_keys(tile: Tile, first: u32, block: u32, valid: u32, lane: u32) {
             }
         }
         keys[e] = x;
+    }
+    for (var e = lane; e < STAGED * COLUMNS; e += 256u) {
+        let t = block + e / COLUMNS;
+        let column = tile.column - lane % COLUMNS + e % COLUMNS;
+        var x = 0.0;
+        if (t < valid && column < VALUE_DIM) {
+            x = f32(v[value_at(tile.sequence, first + t) + column]);
+        }
+        values[e] = x;
     }
 }
 
@@ -146,28 +157,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var state = 0u;                       // index of the final state in time order
         var begin = next_start(starts, 0xffffffffu);
         var end = next_start(starts, begin);
-        var sum: array<vec4<f32>, 2>;
+        var sum = vec4<f32>();
         var opened = false;                   // the state's entered part is in sum
         for (var block = 0u; block < valid; block += STAGED) {
             workgroupBarrier();
-            stage_keys(tile, first, block, valid, lane);
+            stage(tile, first, block, valid, lane);
             workgroupBarrier();
             var t = block;
             let stop = min(block + STAGED, valid);
             while (tile.live && t < stop) {
                 if (!opened) {
-                    sum = array<vec4<f32>, 2>();
+                    sum = vec4<f32>();
                     let states_end = min(end, entered);
                     let touched = end > 64u || states_end > begin + 1u;
                     for (var i = begin; touched && i < states_end; i++) {
                         let record = entries[entry + 1u + i];
-                        add_state(&sum, tile, record.x & 255u, exp(bitcast<f32>(record.y) + total));
+                        sum += exp(bitcast<f32>(record.y) + total) * read_state(tile, record.x & 255u);
                     }
                     opened = true;
                     if (end <= 64u) {
                         // Only entered states: done, the tokens are newer.
                         if (touched) {
-                            write_state(&sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
+                            write_state(sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
                         }
                         state++;
                         begin = end;
@@ -176,13 +187,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                         continue;
                     }
                 }
-                let value = f32(v[value_at(sequence, first + t) + tile.column]);
-                let key = (t - block) * (TILE_ROWS / 4u) + (tile.row - first_row) / 4u;
-                sum[0] += value * keys[key];
-                sum[1] += value * keys[key + 1u];
+                let i = t - block;
+                sum += values[i * COLUMNS + lane % COLUMNS] * keys[i * (TILE_ROWS / 4u) + lane / COLUMNS];
                 t++;
                 if (64u + t == end || t == valid) {
-                    write_state(&sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
+                    write_state(sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
                     state++;
                     begin = end;
                     end = next_start(starts, begin);

@@ -63,6 +63,17 @@ impl Arrays {
         }
     }
 
+    /// The same arrays as half precision holds them.
+    pub fn halved(mut self) -> Self {
+        for x in [&mut self.q, &mut self.k, &mut self.v]
+            .into_iter()
+            .flatten()
+        {
+            *x = half::f16::from_f32(*x).to_f32();
+        }
+        self
+    }
+
     /// The same arrays in double precision.
     pub fn wide(&self) -> WideArrays {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
@@ -295,6 +306,8 @@ pub fn cases() -> Vec<Case> {
             c.info_tolerance = 1e-3;
         }),
         base("paper_head", [1, 200, 2, 1, 128, 64, 30]),
+        base("paper_group", [1, 330, 4, 1, 128, 64, 30]).with(|c| c.run = 1),
+        base("paper_values", [2, 140, 2, 2, 64, 128, 8]),
         base("capacity_1", [1, 120, 2, 1, 16, 16, 1]),
         base("capacity_64", [1, 300, 1, 1, 8, 8, 64]).with(|c| c.run = 1),
         base("every_token", [1, 200, 2, 1, 16, 16, 8]).with(|c| {

@@ -1,8 +1,9 @@
 //! A scalar gate, as in Mamba-2: every state decays by e^g, a token writes k vᵀ.
 
 use super::form::{Carry, Form, Step, decay_before, running_decay, seen};
-use super::{Token, outer};
+use super::{Token, TokenGradient, outer};
 use crate::real::Real;
+use crate::vector::dot;
 
 /// `S ← e^g S`.
 pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
@@ -10,6 +11,17 @@ pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
     for x in state {
         *x *= decay;
     }
+}
+
+/// `dg += ⟨dS', S'⟩`, `dS = e^g dS'`.
+pub fn transition_backward<R: Real>(
+    token: &Token<'_, R>,
+    [_, after]: [&[R]; 2],
+    d_state: &mut [R],
+    gradient: &mut TokenGradient<R>,
+) {
+    gradient.g += dot(d_state, after);
+    transition(token, d_state);
 }
 
 /// `s = k vᵀ`.

@@ -1,10 +1,10 @@
 //! The gated delta rule: a token first erases what its key reads, then writes β k vᵀ.
 
 use super::form::{Carry, Form, Step, decay_before, running_decay, seen};
-use super::{Token, outer};
+use super::{Token, TokenGradient, outer};
 use crate::dla::readout::read;
 use crate::real::Real;
-use crate::vector::{add_outer, add_scaled};
+use crate::vector::{add_outer, add_scaled, dot};
 
 /// `S ← e^g (S − β k (kᵀS))`.
 pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
@@ -16,6 +16,31 @@ pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
             *x = decay * (*x - token.beta * k * w);
         }
     }
+}
+
+/// With `dU = e^g dS'`, `w = kᵀS`, `y = kᵀdU`: `dg += ⟨dS', S'⟩`, `dβ −= y·w`,
+/// `dk −= β (dU w + S y)`, `dS = dU − β k yᵀ`.
+pub fn transition_backward<R: Real>(
+    token: &Token<'_, R>,
+    [before, after]: [&[R]; 2],
+    d_state: &mut [R],
+    gradient: &mut TokenGradient<R>,
+) {
+    gradient.g += dot(d_state, after);
+    let decay = token.g.exp();
+    for x in d_state.iter_mut() {
+        *x *= decay;
+    }
+    let dv = token.v.len();
+    let (mut w, mut y) = (vec![R::ZERO; dv], vec![R::ZERO; dv]);
+    read(token.k, before, &mut w);
+    read(token.k, d_state, &mut y);
+    gradient.beta += -dot(&y, &w);
+    let rows = before.chunks_exact(dv).zip(d_state.chunks_exact(dv));
+    for (d_k, (before, d_u)) in gradient.k.iter_mut().zip(rows) {
+        *d_k += -token.beta * (dot(d_u, &w) + dot(before, &y));
+    }
+    add_outer(d_state, -token.beta, token.k, &y);
 }
 
 /// `s = β k vᵀ`.

@@ -26,6 +26,7 @@ pub const MAX_TOKENS: usize = 4096;
 /// let costs = Costs::new(&[token(&[1.0]), token(&[1.0]), token(&[5.0])])?;
 /// assert_eq!(costs.bound(&[0, 2]), 0.0); // two constant blocks
 /// assert_eq!(costs.best(2), [0, 2]);
+/// assert_eq!(costs.best(3), [0, 2]); // a third block would gain nothing
 /// # Ok::<(), dla_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -1,9 +1,11 @@
 //! The operator, step by step: score, boundary, capacity, readout, and the recurrences made of them.
 
+pub mod backward;
 pub mod bound;
 pub mod boundary;
 pub mod chunk;
 pub mod compact;
+pub mod gate;
 pub mod merge;
 pub mod readout;
 pub mod recurrent;

@@ -1,5 +1,6 @@
 //! The recurrence, token by token: the oracle that every other form is compared with.
 
+use super::gate::{self, Gate, GateMode};
 use super::run::{self, Run};
 use super::schedule::{self, Decider};
 use super::score::Score;
@@ -9,7 +10,7 @@ use super::{boundary, merge, readout};
 use crate::backbone;
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
-use crate::decisions::Decision;
+use crate::decisions::{Decision, Decisions};
 use crate::dims::Dims;
 use crate::error::Result;
 use crate::inputs::{Inputs, Output, check_len};
@@ -42,7 +43,22 @@ pub fn forward<R: Real>(
     inputs: &Inputs<'_, R>,
     cache: Option<&Cache<R>>,
 ) -> Result<Output<R>> {
-    observe(dims, config, inputs, cache, &vec![(); dims.sequences()]).map(|(output, _)| output)
+    forward_gated(dims, config, inputs, cache, &Gate::default())
+}
+
+/// [`forward`] under `gate`: the soft recurrence in mode `soft`, the hard one in every other.
+///
+/// # Errors
+/// Those of [`forward`], and a θ that is not above 0.
+pub fn forward_gated<R: Real>(
+    dims: &Dims,
+    config: &Config,
+    inputs: &Inputs<'_, R>,
+    cache: Option<&Cache<R>>,
+    gate: &Gate,
+) -> Result<Output<R>> {
+    let observers = vec![(); dims.sequences()];
+    observe(dims, config, inputs, cache, gate, &observers).map(|(output, _)| output)
 }
 
 /// Sees every token of one head of one sequence as it is decided.
@@ -56,28 +72,25 @@ impl<R> Observer<R> for () {
     fn see(&mut self, _: usize, _: R, _: &[State<R>], _: Decision) {}
 }
 
-/// [`forward`] with an observer for each sequence and head, `[batch, heads]`, given back as it ended.
+/// The recurrence under `gate` with an observer for each sequence and head, `[batch, heads]`, given
+/// back as it ended.
 ///
 /// # Errors
-/// Those of [`forward`], and a number of observers that does not fit.
+/// Those of [`forward_gated`], and a number of observers that does not fit.
 pub fn observe<R: Real, O: Observer<R>>(
     dims: &Dims,
     config: &Config,
     inputs: &Inputs<'_, R>,
     cache: Option<&Cache<R>>,
+    gate: &Gate,
     observers: &[O],
 ) -> Result<(Output<R>, Vec<O>)> {
     inputs.check(dims, config, cache)?;
+    gate.check()?;
     check_len("observers", observers.len(), dims.sequences())?;
     let forced = schedule::forced(dims, config, inputs, cache)?;
     let runs = map_sequences(dims, |b, h| {
-        let sequence = Sequence::new(dims, inputs, b, h);
-        let head = Head {
-            dims,
-            config,
-            sequence,
-            decider: Decider::new(config, dims.capacity, sequence.tau(), forced.as_deref()),
-        };
+        let head = Head::new(dims, config, inputs, (b, h), forced.as_deref(), gate);
         let states = cache.map_or_else(Vec::new, |cache| {
             state::load(dims, config.schedule, cache, b, h)
         });
@@ -89,47 +102,48 @@ pub fn observe<R: Real, O: Observer<R>>(
 }
 
 /// One head of one sequence.
-struct Head<'a, R> {
+pub(super) struct Head<'a, R> {
+    pub(super) config: &'a Config,
+    pub(super) sequence: Sequence<'a, R>,
     dims: &'a Dims,
-    config: &'a Config,
-    sequence: Sequence<'a, R>,
     decider: Decider<'a, R>,
+    score: Score<R>,
+    gate: Gate,
 }
 
-impl<R: Real> Head<'_, R> {
-    fn run(&self, states: Vec<State<R>>, observer: &mut impl Observer<R>) -> Run<R> {
-        let Self {
-            dims,
+impl<'a, R: Real> Head<'a, R> {
+    /// Head `h` of sequence `b` of inputs that have been checked.
+    pub(super) fn new(
+        dims: &'a Dims,
+        config: &'a Config,
+        inputs: &'a Inputs<'a, R>,
+        (b, h): (usize, usize),
+        forced: Option<&'a Decisions>,
+        gate: &Gate,
+    ) -> Self {
+        let sequence = Sequence::new(dims, inputs, b, h);
+        Self {
             config,
             sequence,
-            decider,
-        } = self;
-        let score = Score::new(dims, config);
-        let mut s = vec![R::ZERO; dims.state_len()];
-        let mut o = vec![R::ZERO; dims.value_dim];
-        let mut run = Run::new(states, sequence.len());
-        for t in 0..sequence.len() {
-            let token = sequence.token(t);
-            for state in &mut run.states {
-                backbone::transition(config.backbone, &token, &mut state.matrix);
-            }
-            backbone::contribution(config.backbone, &token, &mut s);
-            let score = match run.states.last() {
-                Some(open) if config.schedule == Schedule::Dynamic => {
-                    score.of_matrices(&s, &open.matrix)
-                }
-                _ => R::ZERO,
-            };
-            let decision = decider.decide(sequence.at(t), score, &run.states);
-            observer.see(t, score, &run.states, decision);
-            step(config.schedule, &mut run.states, decision, &s, score);
-            read_states(
-                config.schedule,
-                sequence.lambda(t),
-                token.q,
-                &run.states,
-                &mut o,
-            );
+            dims,
+            decider: Decider::new(config, dims.capacity, sequence.tau(), forced),
+            score: Score::new(dims, config),
+            gate: *gate,
+        }
+    }
+
+    /// True where the gate moves content between states.
+    pub(super) fn is_soft(&self) -> bool {
+        self.gate.mode == GateMode::Soft && self.config.schedule == Schedule::Dynamic
+    }
+
+    /// All tokens, from `states` on.
+    fn run(&self, states: Vec<State<R>>, observer: &mut impl Observer<R>) -> Run<R> {
+        let mut run = Run::new(states, self.sequence.len());
+        let mut o = vec![R::ZERO; self.dims.value_dim];
+        for t in 0..self.sequence.len() {
+            let (score, decision) = self.advance(t, &mut run.states, observer);
+            self.read(t, &run.states, &mut o);
             run.o.extend_from_slice(&o);
             run.score.push(score);
             run.decisions.push(decision);
@@ -137,38 +151,42 @@ impl<R: Real> Head<'_, R> {
         }
         run
     }
-}
 
-/// Carries out a decision: merges first, then the token joins or opens.
-pub fn step<R: Real>(
-    schedule: Schedule,
-    states: &mut Vec<State<R>>,
-    decision: Decision,
-    s: &[R],
-    score: R,
-) {
-    let info = boundary::information(score);
-    let lone = states.len() == 1 && decision.merge_at.is_some();
-    match (decision.merge_at, schedule) {
-        (Some(at), Schedule::Fenwick) => merge::suffix(states, at),
-        (Some(at), _) => merge::pair(states, at),
-        (None, _) => {}
+    /// Token `t`: transition, score, decision, merge, write. Gives the score and the decision.
+    pub(super) fn advance(
+        &self,
+        t: usize,
+        states: &mut Vec<State<R>>,
+        observer: &mut impl Observer<R>,
+    ) -> (R, Decision) {
+        let token = self.sequence.token(t);
+        for state in states.iter_mut() {
+            backbone::transition(self.config.backbone, &token, &mut state.matrix);
+        }
+        let mut s = vec![R::ZERO; self.dims.state_len()];
+        backbone::contribution(self.config.backbone, &token, &mut s);
+        let score = match states.last() {
+            Some(open) if self.config.schedule == Schedule::Dynamic => {
+                self.score.of_matrices(&s, &open.matrix)
+            }
+            _ => R::ZERO,
+        };
+        let decision = self.decider.decide(self.sequence.at(t), score, states);
+        observer.see(t, score, states, decision);
+        let mut opens = merge::apply(self.config.schedule, states, decision);
+        if self.is_soft() && !states.is_empty() {
+            gate::release(states, opens, self.gate.value(score, self.sequence.tau()));
+            opens = false; // the new state is there
+        }
+        state::write(states, opens, &s, boundary::information(score));
+        (score, decision)
     }
-    match states.last_mut() {
-        Some(open) if lone || !decision.opens => open.join(s, info),
-        _ => states.push(State::of_token(s, info)),
-    }
-}
 
-/// The output of one token after its write.
-fn read_states<R: Real>(
-    schedule: Schedule,
-    lambda: &[R],
-    q: &[R],
-    states: &[State<R>],
-    o: &mut [R],
-) {
-    let position = states.iter().map(|state| u64::from(state.n)).sum();
-    let weight = |i| lambda[readout::weight_index(schedule, position, states.len(), i)];
-    readout::readout(q, states, weight, o);
+    /// The output of token `t` after its write.
+    fn read(&self, t: usize, states: &[State<R>], o: &mut [R]) {
+        let lambda = self.sequence.lambda(t);
+        let position = states.iter().map(|state| u64::from(state.n)).sum();
+        let index = |i| readout::weight_index(self.config.schedule, position, states.len(), i);
+        readout::readout(self.sequence.token(t).q, states, |i| lambda[index(i)], o);
+    }
 }

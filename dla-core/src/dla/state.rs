@@ -43,6 +43,14 @@ impl<R: Real> State<R> {
     }
 }
 
+/// The token's contribution `s` opens a state, or joins the newest of `states`, oldest first.
+pub fn write<R: Real>(states: &mut Vec<State<R>>, opens: bool, s: &[R], info: R) {
+    match states.last_mut() {
+        Some(open) if !opens => open.join(s, info),
+        _ => states.push(State::of_token(s, info)),
+    }
+}
+
 /// The live states of sequence `b`, head `h`, oldest first.
 pub fn load<R: Real>(
     dims: &Dims,

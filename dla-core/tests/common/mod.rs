@@ -1,6 +1,8 @@
 //! Case files and comparisons that the integration tests share.
 #![allow(dead_code, unreachable_pub, missing_docs)] // each test binary uses its part
 
+pub mod generate;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -93,8 +95,10 @@ fn numbers(dtype: safetensors::Dtype, data: &[u8]) -> Vec<f64> {
 }
 
 /// A case of the operator, owned, at precision `R`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Case<R> {
+    /// What [`generate::case`] made it from, 0 for files.
+    pub seed: u64,
     pub dims: Dims,
     pub config: Config,
     pub q: Vec<R>,
@@ -105,6 +109,24 @@ pub struct Case<R> {
     pub lambda: Vec<R>,
     pub tau: Vec<R>,
     pub lengths: Option<Vec<u32>>,
+}
+
+/// Enough to make the case again; the arrays would fill pages.
+impl<R: Real> std::fmt::Debug for Case<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            seed,
+            dims,
+            config,
+            tau,
+            lengths,
+            ..
+        } = self;
+        write!(
+            f,
+            "seed {seed}, {dims:?}, {config:?}, tau {tau:?}, lengths {lengths:?}"
+        )
+    }
 }
 
 impl<R: Real> Case<R> {
@@ -147,6 +169,7 @@ impl<R: Real> Case<R> {
         let thresholds = usize::from(schedule == Schedule::Dynamic) * dims.heads;
         let array = |name: &str| file.reals::<R>(name);
         Self {
+            seed: 0,
             dims,
             config: Config {
                 schedule,
@@ -195,5 +218,71 @@ pub fn assert_close<R: Real>(what: &str, got: &[R], expected: &[f64], limit: f64
             "{what}: relative rms {error:e} > {limit:e}; worst at {worst}: got {}, expected {}",
             got[worst], expected[worst]
         );
+    }
+}
+
+/// The tokens `range` of a `[batch, tokens, …]` array.
+pub fn slice<T: Copy>(dims: &Dims, values: &[T], range: std::ops::Range<usize>) -> Vec<T> {
+    if dims.tokens == 0 {
+        return Vec::new();
+    }
+    let width = values.len() / (dims.batch * dims.tokens);
+    (0..dims.batch)
+        .flat_map(|b| {
+            let row = b * dims.tokens;
+            &values[(row + range.start) * width..(row + range.end) * width]
+        })
+        .copied()
+        .collect()
+}
+
+impl<R: Real> Case<R> {
+    /// The tokens `range` as a case of their own.
+    pub fn piece(&self, range: std::ops::Range<usize>) -> Self {
+        let cut = |values: &Vec<R>| slice(&self.dims, values, range.clone());
+        let (start, len) = (range.start as u32, range.len() as u32);
+        let length = |&length: &u32| length.saturating_sub(start).min(len);
+        Self {
+            seed: self.seed,
+            dims: Dims {
+                tokens: range.len(),
+                ..self.dims
+            },
+            config: self.config,
+            q: cut(&self.q),
+            k: cut(&self.k),
+            v: cut(&self.v),
+            g: self.g.as_ref().map(cut),
+            beta: self.beta.as_ref().map(cut),
+            lambda: cut(&self.lambda),
+            tau: self.tau.clone(),
+            lengths: self
+                .lengths
+                .as_ref()
+                .map(|lengths| lengths.iter().map(length).collect()),
+        }
+    }
+
+    /// Sequence `b` alone, cut to its length.
+    pub fn item(&self, b: usize) -> Self {
+        let width = |values: &Vec<R>| values.len() / self.dims.batch;
+        let row = |values: &Vec<R>| values[b * width(values)..(b + 1) * width(values)].to_vec();
+        let alone = Self {
+            seed: self.seed,
+            dims: Dims {
+                batch: 1,
+                ..self.dims
+            },
+            config: self.config,
+            q: row(&self.q),
+            k: row(&self.k),
+            v: row(&self.v),
+            g: self.g.as_ref().map(row),
+            beta: self.beta.as_ref().map(row),
+            lambda: row(&self.lambda),
+            tau: self.tau.clone(),
+            lengths: None,
+        };
+        alone.piece(0..self.inputs().length(&self.dims, b))
     }
 }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use dla_core::{Error, Result};
 
+use crate::case;
+
 /// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
 ///
 /// Without a command, dla reads a short text and shows where its memory states open and merge.
@@ -26,8 +28,9 @@ pub struct Args {
 
 /// Options of every command.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Where to run: the best adapter or else the CPU, a GPU, the CPU
+    /// Where to run
     #[arg(long, global = true, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
     /// Take the adapter whose name contains NAME; `dla devices` lists them
@@ -67,6 +70,9 @@ pub enum Backend {
     Cpu,
 }
 
+const OP_EXAMPLE: &str =
+    "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -74,10 +80,86 @@ pub enum Command {
     #[command(after_help = "Example:\n  dla devices --json")]
     Devices,
     /// Run the operator on arrays from a safetensors file
-    #[command(
-        after_help = "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64"
-    )]
+    #[command(after_help = OP_EXAMPLE, after_long_help = format!("{}\n{OP_EXAMPLE}", case::HELP))]
     Op(Op),
+    /// Time the passes on this machine
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+/// What to time.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The bare operator at one shape
+    #[command(after_help = "Example:\n  dla bench op --tokens 4096 --heads 8")]
+    Op(BenchOp),
+}
+
+/// Arguments of `dla bench op`; the defaults are the Mamba-2 780M shape.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchOp {
+    /// Sequences
+    #[arg(long, default_value_t = 1)]
+    pub batch: usize,
+    /// Tokens of each
+    #[arg(long, default_value_t = 16384)]
+    pub tokens: usize,
+    /// Value heads
+    #[arg(long, default_value_t = 48)]
+    pub heads: usize,
+    /// Key groups
+    #[arg(long, default_value_t = 1)]
+    pub groups: usize,
+    /// Key width
+    #[arg(long, default_value_t = 128)]
+    pub key_dim: usize,
+    /// Value width
+    #[arg(long, default_value_t = 64)]
+    pub value_dim: usize,
+    /// States of a cache
+    #[arg(long, default_value_t = 30)]
+    pub capacity: usize,
+    /// plain, decay or delta
+    #[arg(long, default_value = "decay")]
+    pub backbone: String,
+    /// Threshold; the tokens are unrelated, so that below 1.2 every one is a boundary
+    #[arg(long, default_value_t = 0.6)]
+    pub tau: f32,
+    /// Tokens of a chunk
+    #[arg(long)]
+    pub chunk: Option<NonZeroUsize>,
+    /// f32 inputs and outputs instead of f16
+    #[arg(long)]
+    pub f32: bool,
+    /// Most MiB of one workspace buffer
+    #[arg(long, value_name = "MIB")]
+    pub workspace: Option<u64>,
+    /// Runs of which the median is taken
+    #[arg(long, default_value_t = 5)]
+    pub runs: usize,
+}
+
+impl BenchOp {
+    /// The sizes.
+    pub fn dims(&self) -> dla_core::Dims {
+        dla_core::Dims {
+            batch: self.batch,
+            tokens: self.tokens,
+            heads: self.heads,
+            groups: self.groups,
+            key_dim: self.key_dim,
+            value_dim: self.value_dim,
+            capacity: self.capacity,
+        }
+    }
+
+    /// The backbone named.
+    ///
+    /// # Errors
+    /// For an unknown word.
+    pub fn backbone(&self) -> Result<dla_core::Backbone> {
+        self.backbone.parse()
+    }
 }
 
 /// Arguments of `dla op`.

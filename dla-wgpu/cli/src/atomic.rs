@@ -21,7 +21,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| Error::file("write", path.display().to_string(), "to be written", error))
 }
 
-/// Refuses, before any work is done, a path that [`write`] could not write.
+/// Refuses, before any work is done, a path that [`write()`] could not write.
 ///
 /// # Errors
 /// When the folder does not exist, or `path` is a folder or a device.

@@ -1,69 +1,172 @@
 //! Where a run takes place, and how users are told.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
-use dla_core::dla::recurrent;
+use dla_core::dla::backward::{self, Gradients};
+use dla_core::dla::gate::{Gate, GateMode};
+use dla_core::dla::{chunk, recurrent};
 use dla_core::{Cache, Config, Dims, Error, Inputs, Output, Result};
-use indicatif::ProgressBar;
+use dla_wgpu::{Gpu, GpuOptions};
 
 use crate::args::{Backend, Global};
-use crate::report;
+use crate::{progress, report};
 
 /// What runs the operator.
 #[derive(Debug)]
 pub enum Engine {
     /// The reference in plain Rust.
     Cpu,
+    /// A device.
+    Gpu {
+        /// The device.
+        gpu: Gpu,
+        /// Whether the CPU takes over what the device cannot do.
+        or_cpu: bool,
+    },
+}
+
+/// One call of the operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The sizes.
+    pub dims: &'a Dims,
+    /// The settings.
+    pub config: &'a Config,
+    /// The arrays.
+    pub inputs: &'a Inputs<'a, f32>,
+    /// The states to start from.
+    pub cache: Option<&'a Cache<f32>>,
+    /// How boundaries take part in training; `soft` changes the outputs too.
+    pub gate: Gate,
+    /// Tokens of a chunk; absent means token by token on the CPU, the device's own choice on a GPU.
+    pub chunk: Option<NonZeroUsize>,
 }
 
 impl Engine {
     /// Follows `--backend` and `--adapter`.
     ///
     /// # Errors
-    /// When an adapter was asked for and there is none.
+    /// When a device was asked for and cannot be opened.
     pub fn open(global: &Global) -> Result<Self> {
-        match global.backend {
-            Backend::Cpu => Ok(Self::Cpu),
-            Backend::Auto if global.adapter.is_none() => {
-                report::note("no adapter, so the CPU path runs");
+        if global.backend == Backend::Cpu {
+            return Ok(Self::Cpu);
+        }
+        let or_cpu = global.backend == Backend::Auto;
+        match open_gpu(global.adapter.clone()) {
+            Ok(gpu) => Ok(Self::Gpu { gpu, or_cpu }),
+            Err(error) if or_cpu && global.adapter.is_none() => {
+                report::note(&format!("running on the CPU: {error}"));
                 Ok(Self::Cpu)
             }
-            Backend::Auto | Backend::Gpu => Err(Error::unsupported(
-                "dla",
-                "--backend",
-                "auto or cpu in this version",
-                "gpu",
-            )),
+            Err(error) => Err(error),
         }
     }
 
-    /// Its name in reports.
-    pub fn name(&self) -> &str {
+    /// Its kind, as `--backend` spells it.
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
+            Self::Gpu { .. } => "gpu",
         }
     }
 
-    /// Runs the operator; a spinner turns meanwhile where someone watches.
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu => "the CPU".into(),
+            Self::Gpu { gpu, .. } => gpu.info().name,
+        }
+    }
+
+    /// Runs the operator.
     ///
     /// # Errors
     /// When the operator refuses its inputs or the run fails.
-    pub fn forward(
-        &self,
-        dims: &Dims,
-        config: &Config,
-        inputs: &Inputs<'_, f32>,
-        cache: Option<&Cache<f32>>,
-        chunk: Option<NonZeroUsize>,
-    ) -> Result<Output<f32>> {
-        let spinner = ProgressBar::new_spinner().with_message("running the operator");
-        spinner.enable_steady_tick(Duration::from_millis(200));
-        let output = match (self, chunk) {
-            (Self::Cpu, None) => recurrent::forward(dims, config, inputs, cache),
-            (Self::Cpu, Some(_)) => recurrent::forward(dims, config, inputs, cache),
-        };
-        spinner.finish_and_clear();
-        output
+    pub fn forward(&mut self, call: &Call<'_>) -> Result<Output<f32>> {
+        self.run("running the operator", |engine| engine.try_forward(call))
     }
+
+    /// The gradients of Σ o·do.
+    ///
+    /// # Errors
+    /// When the operator refuses its inputs or the run fails.
+    pub fn backward(&mut self, call: &Call<'_>, d_o: &[f32]) -> Result<Gradients<f32>> {
+        self.run("running the operator backwards", |engine| {
+            engine.try_backward(call, d_o)
+        })
+    }
+
+    /// Does `work` while a spinner turns where someone watches; with `--backend auto` a device that
+    /// cannot do it is left for the CPU, and the user told.
+    fn run<T>(&mut self, what: &'static str, work: impl Fn(&Self) -> Result<T>) -> Result<T> {
+        progress::watched(what, || match work(self) {
+            Err(error) if error.is_unsupported() && self.may_fall_back() => {
+                report::note(&format!("running on the CPU: {error}"));
+                *self = Self::Cpu;
+                work(self)
+            }
+            done => done,
+        })
+    }
+
+    fn may_fall_back(&self) -> bool {
+        matches!(self, Self::Gpu { or_cpu: true, .. })
+    }
+
+    fn try_forward(&self, call: &Call<'_>) -> Result<Output<f32>> {
+        let Call {
+            dims,
+            config,
+            inputs,
+            cache,
+            gate,
+            chunk,
+        } = *call;
+        let soft = gate.mode == GateMode::Soft;
+        match (self, chunk) {
+            (Self::Cpu, None) => recurrent::forward_gated(dims, config, inputs, cache, &gate),
+            _ if soft => Err(
+                Error::unsupported("op", "gate", "hard|straight-through", "soft")
+                    .advise("the soft recurrence runs on the CPU, without --chunk"),
+            ),
+            (Self::Cpu, Some(c)) => chunk::forward(dims, config, inputs, cache, c.get()),
+            (Self::Gpu { gpu, .. }, _) => {
+                let chunk = chunk.map(NonZeroUsize::get);
+                let options = dla_wgpu::op::Options {
+                    chunk,
+                    ..Default::default()
+                };
+                dla_wgpu::op::run(gpu, dims, config, inputs, cache, &options)
+            }
+        }
+    }
+
+    fn try_backward(&self, call: &Call<'_>, d_o: &[f32]) -> Result<Gradients<f32>> {
+        let Call {
+            dims,
+            config,
+            inputs,
+            cache,
+            gate,
+            ..
+        } = *call;
+        match self {
+            Self::Cpu => backward::backward(dims, config, inputs, cache, d_o, &gate),
+            Self::Gpu { .. } => Err(
+                Error::unsupported("op", "do", "none on a GPU", "a gradient")
+                    .advise("use --backend cpu"),
+            ),
+        }
+    }
+}
+
+/// Opens the named adapter, or the best.
+///
+/// # Errors
+/// When there is none or it refuses the device.
+pub fn open_gpu(adapter: Option<String>) -> Result<Gpu> {
+    Gpu::new_blocking(&GpuOptions {
+        adapter,
+        ..Default::default()
+    })
 }

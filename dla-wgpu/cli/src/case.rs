@@ -1,22 +1,44 @@
 //! The case file of `dla op`: a safetensors file that holds one call of the operator.
 //!
-//! | tensor | shape | type |
-//! |---|---|---|
-//! | `q`, `k` | `[B, T, G, Dk]` | f32, or f16 that is widened |
-//! | `v` | `[B, T, H, Dv]` | f32, or f16 that is widened |
-//! | `lambda` | `[B, T, H, K]` | f32 |
-//! | `g`, `beta` | `[B, T, H]` | f32, where the backbone has them |
-//! | `tau` | `[H]` | f32, instead of the metadata's |
-//! | `lengths` | `[B]` | i32, tokens of each sequence |
-//! | `h0`, `n0`, `info0` | `[B, H, K, Dk, Dv]`, `[B, H, K]`, `[B, H, K]` | f32, i32, f32: the cache to start from |
-//! | `boundary`, `merge_at` | `[B, T, H]` | u8, i32: decisions to replay |
+//! [`HELP`] lists its tensors and metadata words.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::str::FromStr;
 
+use dla_core::dla::gate::Gate;
 use dla_core::{Backbone, Cache, Config, Decisions, Dims, Error, Inputs, Result, Schedule};
 
+use crate::backend::Call;
 use crate::tensors::TensorFile;
+
+/// The format, as `dla op --help` tells it.
+pub const HELP: &str = "\
+The input, a safetensors file (B sequences, T tokens, G key groups, H heads, K states):
+  q, k                   [B,T,G,Dk]       f32, or f16 that is widened
+  v                      [B,T,H,Dv]       f32, or f16 that is widened
+  lambda                 [B,T,H,K]        f32, read weights by rank (by level for fenwick)
+  g, beta                [B,T,H]          f32, where the backbone has them
+  tau                    [H]              f32, instead of the metadata's
+  lengths                [B]              i32, tokens of each sequence
+  h0, n0, info0          [B,H,K(,Dk,Dv)]  f32, i32, f32, the states to start from
+  boundary, merge_at     [B,T,H]          u8, i32, decisions to replay
+  do                     [B,T,H,Dv]       f32, asks for the gradients of the sum of o·do
+Its metadata, words [default]:
+  backbone   plain|decay|delta
+  schedule   dynamic|single|fixed|fenwick|offline [dynamic]
+  tau        threshold, inf for a single state; needed for dynamic
+  block      tokens of a state; needed for fixed
+  norm       rms|none [rms]
+  merge      density|ward|oldest [density]
+  epsilon    [1e-12]
+  capacity   K, if given
+  gate       hard|straight-through|soft [straight-through], how tau learns
+  theta      the gate's width [0.1]
+The output: o [B,T,H,Dv]; score, boundary, merge_at, count [B,T,H]; states [B,H,K,Dk,Dv];
+n, info [B,H,K]; with do the gradients dq, dk, dv, dg, dbeta, dlambda, dh0 in their inputs' shapes
+and dtau [H]; and the metadata word non_finite, the number of scores that were not finite.
+";
 
 const TENSORS: [&str; 14] = [
     "q", "k", "v", "lambda", "g", "beta", "tau", "lengths", "do", "h0", "n0", "info0", "boundary",
@@ -37,6 +59,10 @@ pub struct Case {
     pub config: Config,
     /// The cache to start from, if the file holds one.
     pub cache: Option<Cache<f32>>,
+    /// How boundaries take part in training.
+    pub gate: Gate,
+    /// The outputs' gradient, if the inputs' are asked for.
+    pub d_o: Option<Vec<f32>>,
     arrays: Arrays,
 }
 
@@ -68,7 +94,6 @@ impl Case {
     /// When the file holds a call that the operator refuses.
     pub fn parse(file: &TensorFile) -> Result<Self> {
         file.allow(&TENSORS, &[WORDS.as_slice(), &[WRITERS_WORD]].concat())?;
-        refuse_gradient(file)?;
         let dims = dims(file)?;
         dims.check()?;
         room(&dims)?;
@@ -79,11 +104,29 @@ impl Case {
             dims,
             config,
             cache: cache(file, &dims)?,
+            gate: words.gate()?,
+            d_o: d_o(file, &dims)?,
             arrays: arrays(file, &dims, config.schedule)?,
         };
         case.inputs()
             .check(&case.dims, &case.config, case.cache.as_ref())?;
         Ok(case)
+    }
+
+    /// The call of the operator, with `inputs` from [`Case::inputs`].
+    pub fn call<'a>(
+        &'a self,
+        inputs: &'a Inputs<'a, f32>,
+        chunk: Option<NonZeroUsize>,
+    ) -> Call<'a> {
+        Call {
+            dims: &self.dims,
+            config: &self.config,
+            inputs,
+            cache: self.cache.as_ref(),
+            gate: self.gate,
+            chunk,
+        }
     }
 
     /// The arrays, borrowed as the operator takes them.
@@ -100,19 +143,6 @@ impl Case {
             lengths: arrays.lengths.as_deref(),
             replay: arrays.replay.as_ref(),
         }
-    }
-}
-
-fn refuse_gradient(file: &TensorFile) -> Result<()> {
-    match file.get("do") {
-        Some(_) => Err(Error::unsupported(
-            "op",
-            "tensor do",
-            "a forward call, as this version has no gradients",
-            "a gradient to propagate",
-        )
-        .advise("remove `do` from the file")),
-        None => Ok(()),
     }
 }
 
@@ -202,6 +232,13 @@ fn tau(file: &TensorFile, heads: usize, schedule: Schedule) -> Result<Vec<f32>> 
         })
 }
 
+fn d_o(file: &TensorFile, dims: &Dims) -> Result<Option<Vec<f32>>> {
+    let shape = [dims.batch, dims.tokens, dims.heads, dims.value_dim];
+    file.get("do")
+        .map(|tensor| tensor.values("[B, T, H, Dv]", &shape))
+        .transpose()
+}
+
 fn lengths(file: &TensorFile, dims: &Dims) -> Result<Option<Vec<u32>>> {
     let tensor = file.get("lengths");
     tensor
@@ -255,25 +292,28 @@ struct Words<'a>(&'a TensorFile);
 impl Words<'_> {
     fn config(&self) -> Result<Config> {
         let defaults = Config::new(self.needed::<Backbone>("backbone", "plain|decay|delta")?);
-        self.one_of("gate", &["hard", "straight-through", "soft"])?;
-        self.finite("theta", "a positive number", |theta| theta > 0.0)?;
         Ok(Config {
             schedule: self.schedule()?,
             norm: self.word("norm")?.unwrap_or(defaults.norm),
             merge: self.word("merge")?.unwrap_or(defaults.merge),
-            epsilon: self
-                .finite("epsilon", "0 or more", |epsilon| epsilon >= 0.0)?
-                .unwrap_or(defaults.epsilon),
+            epsilon: self.number("epsilon")?.unwrap_or(defaults.epsilon),
             ..defaults
         })
+    }
+
+    fn gate(&self) -> Result<Gate> {
+        let defaults = Gate::default();
+        let gate = Gate {
+            mode: self.word("gate")?.unwrap_or(defaults.mode),
+            theta: self.number("theta")?.unwrap_or(defaults.theta),
+        };
+        gate.check()?;
+        Ok(gate)
     }
 
     fn schedule(&self) -> Result<Schedule> {
         let known = ["dynamic", "single", "fixed", "fenwick", "offline"];
         let block = self.number::<usize>("block")?;
-        if block == Some(0) {
-            return Err(self.refuse("block", "at least 1", 0));
-        }
         match self.one_of("schedule", &known)?.unwrap_or("dynamic") {
             "single" => Ok(Schedule::Single),
             "fixed" => {
@@ -329,13 +369,6 @@ impl Words<'_> {
                 .map_err(|_| self.refuse(key, "a number", word))
         };
         self.get(key).map(parse).transpose()
-    }
-
-    fn finite(&self, key: &str, expected: &str, fits: impl Fn(f64) -> bool) -> Result<Option<f64>> {
-        match self.number::<f64>(key)? {
-            Some(x) if !x.is_finite() || !fits(x) => Err(self.refuse(key, expected, x)),
-            number => Ok(number),
-        }
     }
 
     fn refuse(&self, key: &str, expected: impl ToString, got: impl ToString) -> Error {

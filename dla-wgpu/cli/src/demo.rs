@@ -7,11 +7,12 @@ pub mod features;
 pub mod picture;
 pub mod story;
 
+use dla_core::dla::gate::Gate;
 use dla_core::{Backbone, Config, Dims, Inputs, Output, Result, Schedule};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::backend::Engine;
+use crate::backend::{Call, Engine};
 use crate::report::{self, Report};
 use features::WIDTH;
 use picture::Style;
@@ -56,8 +57,8 @@ const HEADS: [Head; 2] = [
 /// # Errors
 /// When no backend can be opened or the run fails.
 pub fn run(global: &Global) -> Result<Report> {
-    let engine = Engine::open(global)?;
-    let reading = Reading::new(&engine)?;
+    let mut engine = Engine::open(global)?;
+    let reading = Reading::new(&mut engine)?;
     let style = if report::colours() {
         Style::Colour
     } else {
@@ -74,8 +75,8 @@ pub fn run(global: &Global) -> Result<Report> {
 pub struct Reading {
     /// The words, one token each.
     pub words: Vec<&'static str>,
-    /// The backend that ran.
-    pub backend: String,
+    /// The device that ran.
+    pub device: String,
     /// One story for each head.
     pub stories: Vec<Story>,
     /// The largest difference between the states read together, all weights 1, and a single state.
@@ -83,18 +84,18 @@ pub struct Reading {
 }
 
 impl Reading {
-    fn new(engine: &Engine) -> Result<Self> {
+    fn new(engine: &mut Engine) -> Result<Self> {
         let words = features::words(PASSAGE);
         let arrays = Arrays::new(&words);
         let dynamic = arrays.forward(engine, Schedule::Dynamic)?;
-        let single = arrays.forward(engine, Schedule::Single)?;
+        let single = arrays.forward(&mut Engine::Cpu, Schedule::Single)?;
         let difference = dynamic.o.iter().zip(&single.o).map(|(a, b)| (a - b).abs());
         let stories = HEADS
             .iter()
             .enumerate()
             .map(|(h, head)| Story::new(head.name, head.tau, &arrays.dims, &dynamic, h));
         Ok(Self {
-            backend: engine.name().into(),
+            device: engine.name(),
             stories: stories.collect(),
             single_state_difference: difference.fold(0.0, f32::max),
             words,
@@ -103,7 +104,7 @@ impl Reading {
 
     fn json(&self) -> serde_json::Value {
         json!({
-            "backend": self.backend,
+            "device": self.device,
             "words": self.words.iter().map(|word| word.trim_end()).collect::<Vec<_>>(),
             "capacity": CAPACITY,
             "heads": self.stories,
@@ -147,7 +148,7 @@ impl Arrays {
         }
     }
 
-    fn forward(&self, engine: &Engine, schedule: Schedule) -> Result<Output<f32>> {
+    fn forward(&self, engine: &mut Engine, schedule: Schedule) -> Result<Output<f32>> {
         let config = Config {
             schedule,
             ..Config::new(Backbone::Decay)
@@ -168,7 +169,14 @@ impl Arrays {
             lengths: None,
             replay: None,
         };
-        engine.forward(&self.dims, &config, &inputs, None, None)
+        engine.forward(&Call {
+            dims: &self.dims,
+            config: &config,
+            inputs: &inputs,
+            cache: None,
+            gate: Gate::default(),
+            chunk: None,
+        })
     }
 }
 

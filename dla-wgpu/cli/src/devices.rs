@@ -1,19 +1,130 @@
 //! `dla devices`: what the operator can run on here.
 
-use dla_core::Result;
-use serde_json::json;
+use std::fmt::Write;
 
-use crate::args::Global;
+use dla_core::Result;
+use dla_wgpu::Gpu;
+use serde_json::json;
+use wgpu::{Adapter, AdapterInfo, Features, Limits};
+
+use crate::args::{Backend, Global};
+use crate::backend;
 use crate::report::Report;
 
-/// Lists what `--backend` can choose.
+/// Features that the shipped kernels use where they are there, and their names.
+const FEATURES: [(&str, Features); 4] = [
+    ("f16", Features::SHADER_F16),
+    ("subgroups", Features::SUBGROUP),
+    (
+        "cooperative matrices",
+        Features::EXPERIMENTAL_COOPERATIVE_MATRIX,
+    ),
+    ("timestamps", Features::TIMESTAMP_QUERY),
+];
+
+/// Lists the adapters and the CPU, and marks the one that a run would take.
 ///
 /// # Errors
-/// None yet.
-pub fn run(_: &Global) -> Result<Report> {
+/// When `--backend gpu` or `--adapter` asks for a device that cannot be opened.
+pub fn run(global: &Global) -> Result<Report> {
+    let chosen = chosen(global)?;
+    let adapters = Gpu::adapters();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let is_chosen = |info: &AdapterInfo| chosen.as_ref().is_some_and(|chosen| same(chosen, info));
+
+    let mut text = String::new();
+    for adapter in &adapters {
+        text += &describe(adapter, is_chosen(&adapter.get_info()));
+    }
+    let mark = mark(chosen.is_none());
+    let _ = write!(
+        text,
+        "CPU{mark}\n  the reference in plain Rust, {threads} threads"
+    );
+    let list: Vec<_> = adapters
+        .iter()
+        .map(|adapter| machine_readable(adapter, is_chosen(&adapter.get_info())))
+        .collect();
+    let cpu = json!({ "threads": threads, "chosen": chosen.is_none() });
     Ok(Report {
-        text: format!("cpu: the reference in plain Rust, {threads} threads"),
-        json: json!({ "cpu": { "threads": threads }, "adapters": [] }),
+        text,
+        json: json!({ "adapters": list, "cpu": cpu }),
+    })
+}
+
+/// The adapter that a run with these options takes; `None` is the CPU.
+fn chosen(global: &Global) -> Result<Option<AdapterInfo>> {
+    if global.backend == Backend::Cpu {
+        return Ok(None);
+    }
+    match backend::open_gpu(global.adapter.clone()) {
+        Ok(gpu) => Ok(Some(gpu.info())),
+        Err(_) if global.backend == Backend::Auto && global.adapter.is_none() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn same(a: &AdapterInfo, b: &AdapterInfo) -> bool {
+    (&a.name, a.backend, a.device) == (&b.name, b.backend, b.device)
+}
+
+fn mark(chosen: bool) -> &'static str {
+    if chosen { " (chosen)" } else { "" }
+}
+
+fn describe(adapter: &Adapter, chosen: bool) -> String {
+    let info = adapter.get_info();
+    let limits = adapter.limits();
+    format!(
+        "{}{}\n  {}, {:?}; driver {} {}\n  kernels: {}\n  limits: {}\n\n",
+        info.name,
+        mark(chosen),
+        info.backend,
+        info.device_type,
+        info.driver,
+        info.driver_info,
+        features(adapter).join(", "),
+        limits_in_words(&limits),
+    )
+}
+
+/// The optional features that this adapter has, f32 being no option.
+fn features(adapter: &Adapter) -> Vec<&'static str> {
+    let there = adapter.features();
+    let optional = FEATURES
+        .iter()
+        .filter(|(_, feature)| there.contains(*feature));
+    std::iter::once("f32")
+        .chain(optional.map(|(name, _)| *name))
+        .collect()
+}
+
+fn limits_in_words(limits: &Limits) -> String {
+    format!(
+        "{} MiB a binding, {} storage buffers a pass, {} KiB of memory and {} invocations a workgroup",
+        limits.max_storage_buffer_binding_size >> 20,
+        limits.max_storage_buffers_per_shader_stage,
+        limits.max_compute_workgroup_storage_size >> 10,
+        limits.max_compute_invocations_per_workgroup,
+    )
+}
+
+fn machine_readable(adapter: &Adapter, chosen: bool) -> serde_json::Value {
+    let info = adapter.get_info();
+    let limits = adapter.limits();
+    json!({
+        "name": info.name,
+        "backend": info.backend.to_string(),
+        "type": format!("{:?}", info.device_type),
+        "driver": info.driver,
+        "driver_info": info.driver_info,
+        "chosen": chosen,
+        "features": features(adapter),
+        "limits": {
+            "max_storage_buffer_binding_size": limits.max_storage_buffer_binding_size,
+            "max_storage_buffers_per_shader_stage": limits.max_storage_buffers_per_shader_stage,
+            "max_compute_workgroup_storage_size": limits.max_compute_workgroup_storage_size,
+            "max_compute_invocations_per_workgroup": limits.max_compute_invocations_per_workgroup,
+        },
     })
 }

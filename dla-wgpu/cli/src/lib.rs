@@ -6,10 +6,12 @@
 pub mod args;
 pub mod atomic;
 pub mod backend;
+pub mod bench;
 pub mod case;
 pub mod demo;
 pub mod devices;
 pub mod op;
+pub mod progress;
 pub mod report;
 pub mod tensors;
 
@@ -42,5 +44,11 @@ fn dispatch(args: &Args) -> Result<Report> {
         None => demo::run(&args.global),
         Some(Command::Devices) => devices::run(&args.global),
         Some(Command::Op(op)) => op::run(op, &args.global),
+        Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
     }
 }
+
+/// The examples of the README are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,8 +1,8 @@
 //! `dla op`: the bare operator on arrays from a file.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dla_core::dla::backward::Gradients;
 use dla_core::{Dims, Output, Result};
 use serde_json::json;
 
@@ -20,22 +20,22 @@ use crate::tensors::TensorWriter;
 pub fn run(args: &Op, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
     let case = Case::read(&args.input)?;
-    let engine = Engine::open(global)?;
+    let mut engine = Engine::open(global)?;
     let start = Instant::now();
-    let output = engine.forward(
-        &case.dims,
-        &case.config,
-        &case.inputs(),
-        case.cache.as_ref(),
-        args.chunk,
-    )?;
+    let inputs = case.inputs();
+    let call = case.call(&inputs, args.chunk);
+    let output = engine.forward(&call)?;
+    let mut file = outputs(&case.dims, &output);
+    if let Some(d_o) = &case.d_o {
+        add_gradients(&mut file, &case, engine.backward(&call, d_o)?);
+    }
     let elapsed = start.elapsed();
-    write(&args.output, &case.dims, &output)?;
-    Ok(report(args, engine.name(), &case.dims, &output, elapsed))
+    file.write(&args.output)?;
+    Ok(report(args, &engine, &case.dims, &output, elapsed))
 }
 
-/// Writes the outputs of one call as a safetensors file.
-fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
+/// The outputs of one call as a safetensors file.
+fn outputs(dims: &Dims, output: &Output<f32>) -> TensorWriter {
     let Dims {
         batch,
         tokens,
@@ -49,7 +49,7 @@ fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
     let entries = [batch, heads, capacity];
     let trace = &output.trace;
     let cache = &output.cache;
-    // Token counts stay below the i32 limit: sizes are checked, and a count sums tokens.
+    // A file cannot hold more tokens than an i32 counts; a cache to start from may bring more.
     let n: Vec<i32> = cache
         .n
         .iter()
@@ -70,16 +70,59 @@ fn write(path: &Path, dims: &Dims, output: &Output<f32>) -> Result<()> {
     file.tensor("n", &entries, &n);
     file.tensor("info", &entries, &cache.info);
     file.word("non_finite", trace.non_finite);
-    file.write(path)
+    file
+}
+
+/// The gradients in their inputs' shapes, for the inputs that the case has.
+fn add_gradients(file: &mut TensorWriter, case: &Case, gradients: Gradients<f32>) {
+    let Dims {
+        batch,
+        tokens,
+        heads,
+        groups,
+        key_dim,
+        value_dim,
+        capacity,
+    } = case.dims;
+    let keys = [batch, tokens, groups, key_dim];
+    file.tensor("dq", &keys, &gradients.q);
+    file.tensor("dk", &keys, &gradients.k);
+    file.tensor("dv", &[batch, tokens, heads, value_dim], &gradients.v);
+    file.tensor(
+        "dlambda",
+        &[batch, tokens, heads, capacity],
+        &gradients.lambda,
+    );
+    file.tensor("dtau", &[heads], &gradients.tau);
+    for (name, gradient) in [("dg", &gradients.g), ("dbeta", &gradients.beta)] {
+        if let Some(gradient) = gradient {
+            file.tensor(name, &[batch, tokens, heads], gradient);
+        }
+    }
+    if case.cache.is_some() {
+        let states = [batch, heads, capacity, key_dim, value_dim];
+        file.tensor("dh0", &states, &gradients.states);
+    }
 }
 
 fn report(
     args: &Op,
-    backend: &str,
+    engine: &Engine,
     dims: &Dims,
     output: &Output<f32>,
     elapsed: Duration,
 ) -> Report {
+    let Dims {
+        batch,
+        tokens,
+        heads,
+        groups,
+        key_dim,
+        value_dim,
+        capacity,
+    } = *dims;
+    let path = args.output.display().to_string();
+    let name = engine.name();
     let decisions = &output.trace.decisions;
     let opened = decisions.boundary.iter().filter(|&&word| word == 1).count();
     let merged = decisions
@@ -87,35 +130,24 @@ fn report(
         .iter()
         .filter(|&&place| place >= 0)
         .count();
-    let live: Vec<usize> = output
-        .cache
-        .n
-        .chunks(dims.capacity)
-        .map(|entries| entries.iter().filter(|&&n| n > 0).count())
-        .collect();
+    let live: Vec<usize> = output.cache.n.chunks(capacity).map(live_states).collect();
     let non_finite = output.trace.non_finite;
-    let form = args.chunk.map_or("token by token".into(), |chunk| {
-        format!("in chunks of {chunk}")
-    });
-    let path = args.output.display().to_string();
+    let milliseconds = elapsed.as_secs_f64() * 1e3;
     let text = format!(
-        "{path}: {} tokens of {} sequences × {} heads, {form} on {backend} in {:.1} ms\n\
-         states opened {opened}, merged {merged}, live at the end {} of {} per head; scores not finite {non_finite}",
-        dims.tokens,
-        dims.batch,
-        dims.heads,
-        elapsed.as_secs_f64() * 1e3,
+        "{path}: batch {batch}, {tokens} tokens, {heads} heads on {name} in {milliseconds:.1} ms\n\
+         states opened {opened}, merged {merged}, live at the end {} of {capacity}; \
+         non-finite scores {non_finite}",
         range(&live),
-        dims.capacity,
     );
     let json = json!({
         "output": path,
-        "backend": backend,
+        "backend": engine.kind(),
+        "device": name,
         "chunk": args.chunk,
         "seconds": elapsed.as_secs_f64(),
         "dims": {
-            "batch": dims.batch, "tokens": dims.tokens, "heads": dims.heads, "groups": dims.groups,
-            "key_dim": dims.key_dim, "value_dim": dims.value_dim, "capacity": dims.capacity,
+            "batch": batch, "tokens": tokens, "heads": heads, "groups": groups,
+            "key_dim": key_dim, "value_dim": value_dim, "capacity": capacity,
         },
         "opened": opened,
         "merged": merged,
@@ -123,6 +155,10 @@ fn report(
         "non_finite": non_finite,
     });
     Report { text, json }
+}
+
+fn live_states(n: &[u32]) -> usize {
+    n.iter().filter(|&&n| n > 0).count()
 }
 
 /// The least and the most of some counts.

@@ -66,8 +66,9 @@ impl TensorFile {
     /// When it cannot be read or is not a well-formed safetensors file.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| Error::input("read", name.clone(), "a readable file", error))?;
+        let bytes = std::fs::read(path).map_err(|error| {
+            Error::input("read", name.clone(), "a readable file", error).advise("check the path")
+        })?;
         Self::parse(name, bytes)
     }
 
@@ -166,7 +167,17 @@ pub struct Tensor<'a> {
     bytes: &'a [u8],
 }
 
-impl Tensor<'_> {
+impl<'a> Tensor<'a> {
+    /// Its type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
+
     /// Its sizes, which must be as many as `letters`.
     ///
     /// # Errors
@@ -222,6 +233,7 @@ impl Tensor<'_> {
 
 fn refuse(file: &str, part: String, expected: impl ToString, got: impl ToString) -> Error {
     Error::input("read", format!("{file}, {part}"), expected, got)
+        .advise("the command's --help describes the file")
 }
 
 /// Names in one line of an error.

@@ -161,15 +161,15 @@ fn words() -> Vec<Malformed> {
         ("tau empty", "metadata tau", with_word("tau", "")),
         (
             "epsilon negative",
-            "metadata epsilon",
+            "op, epsilon",
             with_word("epsilon", "-1"),
         ),
         (
             "epsilon infinite",
-            "metadata epsilon",
+            "op, epsilon",
             with_word("epsilon", "inf"),
         ),
-        ("theta zero", "metadata theta", with_word("theta", "0")),
+        ("theta zero", "op, theta", with_word("theta", "0")),
         (
             "capacity not K",
             "metadata capacity",
@@ -185,7 +185,14 @@ fn words() -> Vec<Malformed> {
             "metadata block",
             with_word("schedule", "fixed"),
         ),
-        ("block zero", "metadata block", with_word("block", "0")),
+        (
+            "block zero",
+            "op, block",
+            spoilt(|raw| {
+                raw.word("schedule", "fixed");
+                raw.word("block", "0");
+            }),
+        ),
         (
             "control characters",
             "\\u{1b}",
@@ -272,9 +279,9 @@ fn tensors() -> Vec<Malformed> {
         ("delta without beta", "beta", with_word("backbone", "delta")),
         ("g for plain", "op, g", with_word("backbone", "plain")),
         (
-            "a gradient",
-            "no gradients",
-            with_floats("do", &[1, 3, 2, 2], 1.0),
+            "a gradient of other shape",
+            "tensor do",
+            with_floats("do", &[1, 3, 2, 3], 1.0),
         ),
         (
             "tau of other length",
@@ -306,11 +313,11 @@ fn values() -> Vec<Malformed> {
             raw.integers("merge_at", &[1, 3, 2], merge_at);
         })
     };
-    let cache = |n: i32, state: f32| {
+    let cache = |n: i32, info: f32| {
         spoilt(|raw| {
-            raw.floats("h0", &[1, 2, 2, 2, 2], state);
+            raw.floats("h0", &[1, 2, 2, 2, 2], 0.0);
             raw.integers("n0", &[1, 2, 2], n);
-            raw.floats("info0", &[1, 2, 2], 0.0);
+            raw.floats("info0", &[1, 2, 2], info);
         })
     };
     vec![
@@ -346,7 +353,7 @@ fn values() -> Vec<Malformed> {
         ("merge below -1", "merge_at", replay(1, -2)),
         ("merge beyond the cache", "merge_at", replay(1, 2)),
         ("negative count", "n0", cache(-1, 0.0)),
-        ("content of a dead state", "h0", cache(0, 1.0)),
+        ("information NaN", "info0", cache(1, f32::NAN)),
     ]
 }
 
@@ -381,6 +388,20 @@ fn a_small_file_cannot_ask_for_all_memory() {
     std::fs::write(&input, bytes).expect("a writable folder");
     let run = op(&input, &folder.path().join("out.safetensors"), &[]);
     assert_refused("memory", &run, "memory");
+}
+
+#[test]
+fn the_soft_recurrence_has_no_chunks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let input = folder.path().join("case.safetensors");
+    std::fs::write(&input, with_word("gate", "soft")).expect("a writable folder");
+    let output = folder.path().join("out.safetensors");
+    assert_refused(
+        "soft",
+        &op(&input, &output, &["--chunk", "2"]),
+        "without --chunk",
+    );
+    assert!(op(&input, &output, &[]).status.success());
 }
 
 #[test]

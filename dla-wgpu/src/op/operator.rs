@@ -5,11 +5,11 @@ use std::sync::Arc;
 use dla_core::{Backbone, Config, Dims, Error, MergeCost, Result};
 use dla_shaders::{self as shaders, Pass};
 
-use crate::Gpu;
 use crate::pipeline::Pipeline;
 use crate::plan::{Limits, Plan, Segment, grid};
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
+use crate::{Gpu, Variant};
 
 /// How a call is to be run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -98,7 +98,7 @@ pub struct Operator {
 #[derive(Debug)]
 struct Step {
     pipeline: Arc<Pipeline>,
-    groups: fn(&Plan, &Segment) -> usize,
+    groups: Count,
 }
 
 /// Bytes between two slots of the parameters.
@@ -133,10 +133,11 @@ impl Operator {
             float: options.float,
             replay: decider != Decider::Scores,
             measure: decider != Decider::Given { measure: false },
+            subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
         let mut steps = Vec::new();
-        for (pass, groups) in passes(&spec) {
+        for (pass, groups) in passes(&spec, gpu.variant()) {
             let pipeline = gpu.pipeline(pass, &header).await?;
             steps.push(Step { pipeline, groups });
         }
@@ -308,6 +309,20 @@ impl Bound<'_> {
         self.record_profiled(encoder, None);
     }
 
+    /// The passes of one segment, in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.operator
+            .steps
+            .iter()
+            .map(|step| step.pipeline.name)
+            .collect()
+    }
+
+    /// Passes that one call records.
+    pub fn passes(&self) -> usize {
+        self.operator.steps.len() * self.operator.plan.segments.len()
+    }
+
     /// Records the call with the time of every pass.
     pub fn record_profiled(
         &self,
@@ -340,49 +355,74 @@ impl Bound<'_> {
     }
 }
 
-/// A pass and how many groups of it a segment takes.
-type Dispatch = (&'static Pass, fn(&Plan, &Segment) -> usize);
+/// How many groups a pass has over a segment.
+type Count = fn(&Plan, &Segment) -> usize;
 
-/// The passes of a segment in order.
-fn passes(spec: &Spec) -> Vec<Dispatch> {
-    let chunk: fn(&Plan, &Segment) -> usize = |plan, segment| plan.groups(segment).chunk;
-    let sequence: fn(&Plan, &Segment) -> usize = |plan, segment| plan.groups(segment).sequence;
-    let output: fn(&Plan, &Segment) -> usize = |plan, segment| plan.groups(segment).output;
-    let delta = spec.config.backbone == Backbone::Delta;
-    let mut passes: Vec<Dispatch> = Vec::new();
-    passes.push((&shaders::CHUNK_DECAY, |plan, segment| {
+const SEQUENCES: Count = |plan, segment| plan.groups(segment).sequence;
+const CHUNKS: Count = |plan, segment| plan.groups(segment).chunk;
+const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
+
+/// The passes of a segment in order, in the variants that the device and the shape allow.
+fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
+    let mut passes: Vec<(&'static Pass, Count)> = vec![(&shaders::CHUNK_DECAY, |plan, segment| {
         plan.groups(segment).chunk_decay
-    }));
-    if delta {
-        passes.push((&shaders::DELTA_WY, chunk));
-        passes.push((&shaders::DELTA_READ, chunk));
+    })];
+    let compact = if spec.dims.capacity <= variant.subgroup {
+        &shaders::COMPACT_SUBGROUP
+    } else {
+        &shaders::COMPACT
+    };
+    if spec.config.backbone == Backbone::Delta {
+        passes.extend(delta_passes(spec, compact));
+        return passes;
     }
-    if spec.measure && delta {
+    if spec.measure {
+        passes.push((&shaders::SCORE, CHUNKS));
+        passes.push((&shaders::OPEN_STATE, SEQUENCES));
+        passes.push((&shaders::BOUNDARY_SCAN, SEQUENCES));
+    }
+    passes.push((compact, SEQUENCES));
+    passes.push((&shaders::CHUNK_STATE, |plan, segment| {
+        plan.groups(segment).chunk_state
+    }));
+    let matrix = variant.cooperative_matrix && spec.fits_matrix();
+    passes.push((
+        if matrix {
+            &shaders::READOUT_MATRIX
+        } else {
+            &shaders::READOUT
+        },
+        OUTPUTS,
+    ));
+    passes.push((
+        if matrix {
+            &shaders::CHUNK_OUTPUT_MATRIX
+        } else {
+            &shaders::CHUNK_OUTPUT
+        },
+        OUTPUTS,
+    ));
+    passes
+}
+
+/// The gated delta rule's passes after `chunk_decay`.
+fn delta_passes(spec: &Spec, compact: &'static Pass) -> Vec<(&'static Pass, Count)> {
+    let mut passes: Vec<(&'static Pass, Count)> =
+        vec![(&shaders::DELTA_WY, CHUNKS), (&shaders::DELTA_READ, CHUNKS)];
+    if spec.measure {
         passes.push((&shaders::DELTA_PROBE, |plan, segment| {
             plan.groups(segment).delta_probe
         }));
-        passes.push((&shaders::SCORE_DELTA, chunk));
-        passes.push((&shaders::OPEN_STATE, sequence));
-        passes.push((&shaders::BOUNDARY_SCAN_DELTA, sequence));
-    } else if spec.measure {
-        passes.push((&shaders::SCORE, chunk));
-        passes.push((&shaders::OPEN_STATE, sequence));
-        passes.push((&shaders::BOUNDARY_SCAN, sequence));
+        passes.push((&shaders::SCORE_DELTA, CHUNKS));
+        passes.push((&shaders::OPEN_STATE, SEQUENCES));
+        passes.push((&shaders::BOUNDARY_SCAN_DELTA, SEQUENCES));
     }
-    passes.push((&shaders::COMPACT, sequence));
-    if delta {
-        passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
-            plan.groups(segment).chunk_state_delta
-        }));
-        passes.push((&shaders::READOUT_DELTA, output));
-        passes.push((&shaders::CHUNK_OUTPUT_DELTA, output));
-    } else {
-        passes.push((&shaders::CHUNK_STATE, |plan, segment| {
-            plan.groups(segment).chunk_state
-        }));
-        passes.push((&shaders::READOUT, output));
-        passes.push((&shaders::CHUNK_OUTPUT, output));
-    }
+    passes.push((compact, SEQUENCES));
+    passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
+        plan.groups(segment).chunk_state_delta
+    }));
+    passes.push((&shaders::READOUT_DELTA, OUTPUTS));
+    passes.push((&shaders::CHUNK_OUTPUT_DELTA, OUTPUTS));
     passes
 }
 

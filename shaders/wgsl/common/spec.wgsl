@@ -12,3 +12,4 @@ const COST: u32 = 0u;                // which pair a full cache merges: 0 densit
 const REPLAY: bool = false;          // decisions are given instead of made
 const MEASURE: bool = true;          // the schedule measures scores
 const DELTA: bool = false;           // the gated delta rule instead of a scalar decay
+const SUBGROUP: u32 = 8u;            // the device's smallest subgroup, for passes that use subgroups

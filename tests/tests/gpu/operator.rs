@@ -5,7 +5,7 @@ use dla_core::{Dims, Output, Schedule, Trace};
 use dla_tests::cases::{Case, cases};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::tolerance::{assert_near, assert_scores_near, position};
-use dla_wgpu::{Gpu, op};
+use dla_wgpu::{Float, Gpu, op};
 
 /// Scores nearer to τ than this, or costs nearer to each other, may be decided either way.
 const MARGIN: f32 = 1e-4;
@@ -95,6 +95,53 @@ fn chosen() -> impl Iterator<Item = Case> {
     cases()
         .into_iter()
         .filter(move |case| wanted.as_deref().is_none_or(|name| name == case.name))
+}
+
+/// Half-precision inputs, outputs and state versions: the reference runs on the same rounded inputs and decisions.
+///
+/// 1.5e-3 allows for three roundings to 11 bits: the weighted query, the state's version, the output.
+#[test]
+fn every_case_in_half_precision_is_near_the_reference() {
+    let Some(gpu) = gpu() else { return };
+    if !gpu.variant().f16 {
+        eprintln!("SKIP: half precision, the device lacks shader-f16");
+        return;
+    }
+    let options = op::Options {
+        float: Float::F16,
+        ..Default::default()
+    };
+    for case in chosen() {
+        let arrays = case.arrays().halved();
+        let wide = arrays.wide();
+        let expected = recurrent::forward(&case.dims, &case.config, &wide.inputs(None), None);
+        let expected = expected.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let dynamic = case.config.schedule == Schedule::Dynamic;
+        let replay = dynamic.then_some(&expected.trace.decisions);
+        let got = op::run(
+            gpu,
+            &case.dims,
+            &case.config,
+            &arrays.inputs(replay),
+            None,
+            &options,
+        );
+        let got = got.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        assert_eq!(
+            got.trace.decisions, expected.trace.decisions,
+            "{}",
+            case.name
+        );
+        assert_scores_near(case.name, &got.trace.score, &expected.trace.score);
+        assert_near(case.name, "o", &got.o, &expected.o, 1.5e-3);
+        assert_near(
+            case.name,
+            "states",
+            &got.cache.states,
+            &expected.cache.states,
+            1e-4,
+        );
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{CAPACITY, Reading};
 const WORDS_PER_COLUMN: usize = 5;
 /// Heights of the score strip, from a head's lowest column to its highest.
 const HEIGHTS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Width of the bar that would hold all words.
+/// Width of the largest state's bar.
 const BAR: usize = 24;
 /// Foreground colours of the states, from the terminal's 256.
 const PALETTE: [u8; CAPACITY] = [75, 215, 114, 211, 185];
@@ -85,9 +85,9 @@ fn introduction(reading: &Reading, style: Style) -> String {
          unlike the newest state opens another one, and when there is no room the two neighbours\n\
          with the least information per word merge.\n\n\
          No trained model is at work yet: keys and values are hashed letters of the last few words,\n\
-         so states open where the spelling changes. The operator is the real one; it ran on the {}.\n",
+         so states open where the spelling changes. The operator is the real one; it ran on {}.\n",
         style.heading("Dynamic Linear Attention reads four passages"),
-        reading.backend.to_uppercase(),
+        reading.device,
     )
 }
 
@@ -154,9 +154,11 @@ fn states(story: &Story, reading: &Reading, style: Style) -> String {
         width = BAR
     );
     let mut lines = style.faint(&heading) + "\n";
+    let sizes = story.states.iter().map(|state| state.words.len());
+    let most = sizes.max().unwrap_or(1);
     for (number, state) in story.states.iter().enumerate() {
         let words = state.words.len();
-        let bar = "█".repeat((words * BAR).div_ceil(reading.words.len()));
+        let bar = "█".repeat((words * BAR).div_ceil(most));
         let row = format!("{:>5}  {words:>5}  {bar:<BAR$}", number + 1);
         let _ = writeln!(
             lines,
@@ -210,7 +212,8 @@ fn score_strip(story: &Story, style: Style) -> String {
     let step = (most(&columns) - least).max(f32::EPSILON) / HEIGHTS.len() as f32;
     let drawn = columns.iter().enumerate().map(|(column, score)| {
         let height = ((score - least) / step) as usize;
-        let state = story.state_of(column * WORDS_PER_COLUMN);
+        let last = (column + 1) * WORDS_PER_COLUMN - 1;
+        let state = story.state_of(last.min(story.scores.len() - 1));
         style.state(state, HEIGHTS[height.min(HEIGHTS.len() - 1)])
     });
     drawn.collect()
@@ -234,8 +237,8 @@ fn opening_strip(story: &Story) -> String {
 
 fn conclusion(reading: &Reading) -> String {
     format!(
-        "Read with all weights 1, the states add up to the single state of plain linear attention:\n\
-         the outputs differ by at most {:.1e}. A trained model learns a weight for each state.\n\n\
+        "Read with all weights 1, the states add up to the single state of linear attention: the\n\
+         outputs differ by at most {:.1e}. A trained model learns a weight for each state.\n\n\
          Next: `dla devices`, `dla op --help`.\n",
         reading.single_state_difference,
     )

@@ -1,5 +1,5 @@
 //! What the tests of the command share: running it, and files with any bytes in them.
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,9 +49,11 @@ pub fn assert_refused(name: &str, run: &Output, fault: &str) {
     assert!(told.contains(fault), "{name}: expected `{fault}` in {told}");
 }
 
-/// The folder of golden cases.
-pub fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/op")
+/// A folder of golden cases.
+pub fn golden(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden")
+        .join(kind)
 }
 
 /// A safetensors file in pieces, so that any of them can be wrong.

@@ -1,0 +1,257 @@
+//! `dla bench`: timings by the device's clock, with bytes and operations counted.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use dla_core::{Backbone, Config, Error, Result};
+use dla_wgpu::op::{Arrays, Bound, Decider, DeviceCache, Operator, Options};
+use dla_wgpu::plan::Plan;
+use dla_wgpu::profile::Profile;
+use dla_wgpu::{Float, Gpu, GpuOptions};
+use half::f16;
+use serde_json::{Value, json};
+
+use crate::args::{Backend, BenchOp, Global};
+use crate::report::Report;
+
+/// Times the operator at one shape: every pass, its bytes and operations, and the whole call.
+///
+/// # Errors
+/// Without an adapter, or when the device refuses the shape.
+pub fn op(args: &BenchOp, global: &Global) -> Result<Report> {
+    if global.backend == Backend::Cpu {
+        return Err(Error::unsupported(
+            "bench op",
+            "--backend",
+            "auto or gpu: it times a device",
+            "cpu",
+        ));
+    }
+    let gpu = Gpu::new_blocking(&GpuOptions {
+        adapter: global.adapter.clone(),
+        ..Default::default()
+    })?;
+    let timing = pollster::block_on(Bench::new(&gpu, args)?.time(args.runs))?;
+    Ok(timing.report(&gpu, args))
+}
+
+/// One operator with its buffers filled.
+struct Bench {
+    gpu: Gpu,
+    operator: Operator,
+    arrays: Arrays,
+    cache: DeviceCache,
+}
+
+impl Bench {
+    fn new(gpu: &Gpu, args: &BenchOp) -> Result<Self> {
+        let config = Config {
+            backbone: args.backbone()?,
+            ..Config::new(Backbone::Decay)
+        };
+        let options = Options {
+            chunk: args.chunk.map(usize::from),
+            float: if args.f32 { Float::F32 } else { Float::F16 },
+            workspace: args.workspace.map(|mib| mib << 20),
+            ..Default::default()
+        };
+        let (operator, arrays, cache) = pollster::block_on(async {
+            let operator =
+                Operator::new(gpu, &args.dims(), &config, Decider::Scores, &options).await?;
+            let arrays = operator.arrays().await?;
+            let cache = operator.cache().await?;
+            Ok::<_, Error>((operator, arrays, cache))
+        })?;
+        let bench = Self {
+            gpu: gpu.clone(),
+            operator,
+            arrays,
+            cache,
+        };
+        bench.fill(args, options.float, config.backbone);
+        Ok(bench)
+    }
+
+    /// Random arrays: unrelated tokens, so that every one is a boundary below τ ≈ √2.
+    fn fill(&self, args: &BenchOp, float: Float, backbone: Backbone) {
+        let dims = args.dims();
+        let mut noise = Noise(1);
+        let scale = (dims.key_dim as f32).sqrt().recip();
+        let mut write = |buffer: &wgpu::Buffer, count: usize, scale: f32| {
+            let values = (0..count).map(|_| noise.next() * scale);
+            let mut bytes: Vec<u8> = match float {
+                Float::F32 => values.flat_map(f32::to_le_bytes).collect(),
+                Float::F16 => values
+                    .flat_map(|x| f16::from_f32(x).to_le_bytes())
+                    .collect(),
+            };
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            self.gpu.queue().write_buffer(buffer, 0, &bytes);
+        };
+        write(&self.arrays.q, dims.key_len(), scale);
+        write(&self.arrays.k, dims.key_len(), scale);
+        write(&self.arrays.v, dims.value_len(), 1.0);
+        let g = if backbone == Backbone::Plain {
+            0.0
+        } else {
+            -0.05
+        };
+        let control: Vec<u8> = (0..dims.token_heads())
+            .flat_map(|_| {
+                [g, 0.5]
+                    .into_iter()
+                    .chain(std::iter::repeat_n(1.0f32, dims.capacity))
+            })
+            .flat_map(f32::to_le_bytes)
+            .collect();
+        let queue = self.gpu.queue();
+        queue.write_buffer(&self.arrays.control, 0, &control);
+        let tau: Vec<u8> = std::iter::repeat_n(args.tau, dims.heads)
+            .flat_map(f32::to_le_bytes)
+            .collect();
+        queue.write_buffer(&self.arrays.tau, 0, &tau);
+        let lengths: Vec<u8> = std::iter::repeat_n(dims.tokens as u32, dims.batch)
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        queue.write_buffer(&self.arrays.lengths, 0, &lengths);
+    }
+
+    async fn time(&self, runs: usize) -> Result<Timing> {
+        let bound = self.operator.bind(&self.arrays, &self.cache).await?;
+        self.whole(&bound, 1)?;
+        let mut walls: Vec<Duration> = Vec::new();
+        for _ in 0..runs {
+            walls.push(self.whole(&bound, 1)?);
+        }
+        let mut passes: BTreeMap<&'static str, Vec<Duration>> = BTreeMap::new();
+        let mut spans = Vec::new();
+        for _ in 0..runs {
+            let mut profile = Profile::new(&self.gpu, bound.passes()).await?;
+            let mut encoder = self
+                .gpu
+                .device()
+                .create_command_encoder(&Default::default());
+            bound.record_profiled(&mut encoder, Some(&mut profile));
+            let readback = profile.finish(&self.gpu, &mut encoder).await?;
+            self.gpu.queue().submit([encoder.finish()]);
+            let bytes = readback.wait(&self.gpu)?;
+            for (name, time) in profile.times(&self.gpu, &bytes) {
+                passes.entry(name).or_default().push(time);
+            }
+            spans.push(profile.span(&self.gpu, &bytes));
+        }
+        let order = bound.names();
+        Ok(Timing {
+            plan: self.operator.plan().clone(),
+            order,
+            passes: passes
+                .into_iter()
+                .map(|(name, times)| (name, median(times)))
+                .collect(),
+            span: median(spans),
+            wall: median(walls),
+        })
+    }
+
+    /// Wall time of one submission with `calls` calls, waited for.
+    fn whole(&self, bound: &Bound<'_>, calls: usize) -> Result<Duration> {
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&Default::default());
+        for _ in 0..calls {
+            bound.record(&mut encoder);
+        }
+        let commands = encoder.finish();
+        let start = Instant::now();
+        self.gpu.queue().submit([commands]);
+        self.gpu
+            .device()
+            .poll(wgpu::PollType::wait_indefinitely())
+            .map_err(|error| Error::device("bench op", "device", "finished work", error))?;
+        Ok(start.elapsed())
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// Roughly normal numbers, cheap and the same on every machine.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f32 {
+        let mut sum = 0.0;
+        for _ in 0..4 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            sum += (self.0 >> 40) as f32 / (1u64 << 24) as f32;
+        }
+        (sum - 2.0) * 3f32.sqrt()
+    }
+}
+
+/// What was measured.
+struct Timing {
+    plan: Plan,
+    order: Vec<&'static str>,
+    passes: BTreeMap<&'static str, Duration>,
+    span: Duration,
+    wall: Duration,
+}
+
+impl Timing {
+    fn report(&self, gpu: &Gpu, args: &BenchOp) -> Report {
+        let dims = self.plan.dims;
+        let device = gpu.info().name;
+        let mut text = format!(
+            "{device}: B {} T {} H {} G {} Dk {} Dv {} K {}, chunk {}, {} segments\n\n{:<16}{:>10}{:>12}{:>12}{:>12}\n",
+            dims.batch,
+            dims.tokens,
+            dims.heads,
+            dims.groups,
+            dims.key_dim,
+            dims.value_dim,
+            dims.capacity,
+            self.plan.chunk,
+            self.plan.segments.len(),
+            "pass",
+            "ms",
+            "GFLOP",
+            "TFLOP/s",
+            "share"
+        );
+        let mut rows = Vec::new();
+        for name in &self.order {
+            let time = self
+                .passes
+                .get(name)
+                .copied()
+                .unwrap_or_default()
+                .as_secs_f64();
+            let flop = self.plan.flop(name) as f64;
+            let share = time / self.span.as_secs_f64().max(1e-12);
+            text += &format!(
+                "{name:<16}{:>10.3}{:>12.2}{:>12.2}{:>11.1}%\n",
+                time * 1e3,
+                flop / 1e9,
+                flop / time.max(1e-12) / 1e12,
+                share * 100.0
+            );
+            rows.push(json!({ "pass": name, "ms": time * 1e3, "flop": flop }));
+        }
+        text += &format!(
+            "\nall passes {:.3} ms by the device's clock; one call submitted and waited for {:.3} ms\n",
+            self.span.as_secs_f64() * 1e3,
+            self.wall.as_secs_f64() * 1e3
+        );
+        let json: Value = json!({
+            "device": device, "f32": args.f32, "passes": rows,
+            "device_ms": self.span.as_secs_f64() * 1e3, "wall_ms": self.wall.as_secs_f64() * 1e3,
+        });
+        Report { text, json }
+    }
+}
