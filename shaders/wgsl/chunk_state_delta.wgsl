@@ -15,38 +15,68 @@
 
 const COLUMNS: u32 = 16u;                            // columns of a group, four a thread
 const ROWS: u32 = (KEY_DIM + 63u) / 64u;             // rows of a thread, 64 apart
+const BATCH: u32 = 2u;                               // final states done at once: they share the keys
 const TILES: u32 = (VALUE_DIM + COLUMNS - 1u) / COLUMNS;
 
-var<workgroup> stage: array<vec4<f32>, 256>;         // [64 rows of S, or tokens of U][4 columns x 4]
+var<workgroup> stage: array<vec4<f32>, BATCH * 256u>;    // [BATCH][64 rows of S, or tokens of U][4 columns x 4]
 
 alias Part = array<vec4<f32>, ROWS>;
 
 struct Tile {
     sequence: u32,
-    row: u32,         // the thread's first row of the state
+    row: u32,         // the thread's first row of the state, and its token
     column: u32,      // its first column
     width: u32,       // how many of its four columns exist
+}
+
+// A final state: its sources, and the tokens whose keys write it.
+struct Span {
+    begin: u32,
+    end: u32,
+    first: u32,       // its own tokens
+    last: u32,        // to before this one
+    enters: bool,     // it absorbed entered states, so that every token of the chunk writes it
+}
+
+fn span_of(starts: vec4<u32>, begin: u32, entered: u32, valid: u32) -> Span {
+    let end = next_start(starts, begin);
+    let first = max(begin, 64u) - 64u;
+    let last = min(max(end, 64u) - 64u, valid);
+    return Span(begin, end, first, last, begin < entered);
 }
 
 fn element(tile: Tile, r: u32) -> u32 {
     return (tile.row + 64u * r) * VALUE_DIM + tile.column;
 }
 
-fn add_state(part: ptr<function, Part>, tile: Tile, place: u32) {
+fn read_state(tile: Tile, place: u32) -> Part {
     let base = (tile.sequence * CAPACITY + place) * STATE;
+    var part: Part;
     for (var r = 0u; r < ROWS; r++) {
         if (tile.row + 64u * r < KEY_DIM) {
             for (var c = 0u; c < 4u; c++) {
                 if (c < tile.width) {
-                    (*part)[r][c] += states[base + element(tile, r) + c];
+                    part[r][c] = states[base + element(tile, r) + c];
                 }
             }
         }
     }
+    return part;
+}
+
+fn value(tile: Tile, t: u32) -> vec4<f32> {
+    let at = value_at(tile.sequence, t) + tile.column;
+    var x = vec4<f32>();
+    for (var c = 0u; c < 4u; c++) {
+        if (c < tile.width) {
+            x[c] = f32(v[at + c]);
+        }
+    }
+    return x;
 }
 
 // The matrix at `place` as the chunk `entered` is entered with it.
-fn write_version(part: ptr<function, Part>, tile: Tile, place: u32, entered: u32) {
+fn write_version(parts: ptr<function, array<Part, BATCH>>, i: u32, tile: Tile, place: u32, entered: u32) {
     if (entered >= params.chunks) {
         return;
     }
@@ -55,20 +85,20 @@ fn write_version(part: ptr<function, Part>, tile: Tile, place: u32, entered: u32
         if (tile.row + 64u * r < KEY_DIM) {
             for (var c = 0u; c < 4u; c++) {
                 if (c < tile.width) {
-                    versions[base + element(tile, r) + c] = io((*part)[r][c]);
+                    versions[base + element(tile, r) + c] = io((*parts)[i][r][c]);
                 }
             }
         }
     }
 }
 
-fn write_state(part: ptr<function, Part>, tile: Tile, place: u32) {
+fn write_state(parts: ptr<function, array<Part, BATCH>>, i: u32, tile: Tile, place: u32) {
     let base = (tile.sequence * CAPACITY + place) * STATE;
     for (var r = 0u; r < ROWS; r++) {
         if (tile.row + 64u * r < KEY_DIM) {
             for (var c = 0u; c < 4u; c++) {
                 if (c < tile.width) {
-                    states[base + element(tile, r) + c] = (*part)[r][c];
+                    states[base + element(tile, r) + c] = (*parts)[i][r][c];
                 }
             }
         }
@@ -76,32 +106,45 @@ fn write_state(part: ptr<function, Part>, tile: Tile, place: u32) {
 }
 
 // The thread's token and columns of e^{A_t} k_t' S.
-fn erased(part: ptr<function, Part>, tile: Tile, cell: u32, valid: u32, lane: u32) -> vec4<f32> {
-    var sum = vec4<f32>();
+fn erased(parts: ptr<function, array<Part, BATCH>>, tile: Tile, cell: u32, valid: u32, lane: u32) -> array<vec4<f32>, BATCH> {
+    var sum: array<vec4<f32>, BATCH>;
     for (var r = 0u; r < ROWS; r++) {
         workgroupBarrier();
-        stage[lane] = (*part)[r];
+        for (var i = 0u; i < BATCH; i++) {
+            stage[i * 256u + lane] = (*parts)[i][r];
+        }
         workgroupBarrier();
         if (tile.row < valid) {
             for (var d = 0u; d < min(64u, KEY_DIM - 64u * r); d++) {
                 let key = erase_keys[(cell * KEY_DIM + 64u * r + d) * CHUNK + tile.row];
-                sum += key * stage[lane / 64u * 64u + d];
+                for (var i = 0u; i < BATCH; i++) {
+                    sum[i] += key * stage[i * 256u + d * 4u + lane % 4u];
+                }
             }
         }
     }
     return sum;
 }
 
-// part = scale part + sum over tokens from `first` to before `end` of K~_t U_t, U staged.
-fn add_written(part: ptr<function, Part>, tile: Tile, cell: u32, first: u32, end: u32, scale: f32, lane: u32) {
-    for (var r = 0u; r < ROWS; r++) {
-        (*part)[r] *= scale;
+// Adds K~_t U_t of the tokens that write each state, U staged.
+fn add_written(parts: ptr<function, array<Part, BATCH>>, spans: ptr<function, array<Span, BATCH>>, tile: Tile, cell: u32, valid: u32, lane: u32) {
+    var from_token: array<u32, BATCH>;
+    var to_token: array<u32, BATCH>;
+    var stop = 0u;
+    for (var i = 0u; i < BATCH; i++) {
+        from_token[i] = select((*spans)[i].first, 0u, (*spans)[i].enters);
+        to_token[i] = select((*spans)[i].last, valid, (*spans)[i].enters);
+        stop = max(stop, to_token[i]);
     }
-    for (var t = first; t < end; t++) {
-        let u = stage[lane / 64u * 64u + t];
+    for (var t = from_token[0]; t < stop; t++) {
         for (var r = 0u; r < ROWS; r++) {
             if (tile.row + 64u * r < KEY_DIM) {
-                (*part)[r] += write_keys[(cell * CHUNK + t) * KEY_DIM + tile.row + 64u * r] * u;
+                let key = write_keys[(cell * CHUNK + t) * KEY_DIM + tile.row + 64u * r];
+                for (var i = 0u; i < BATCH; i++) {
+                    if (t >= from_token[i] && t < to_token[i]) {
+                        (*parts)[i][r] += key * stage[i * 256u + t * 4u + lane % 4u];
+                    }
+                }
             }
         }
     }
@@ -112,9 +155,9 @@ fn enter(tile: Tile) {
     let at = entry_at(tile.sequence, 0u);
     for (var i = 0u; i < entries[at].x; i++) {
         let place = entries[at + 1u + i].x & 255u;
-        var part: Part;
-        add_state(&part, tile, place);
-        write_version(&part, tile, place, 0u);
+        var parts: array<Part, BATCH>;
+        parts[0] = read_state(tile, place);
+        write_version(&parts, 0u, tile, place, 0u);
     }
 }
 
@@ -125,9 +168,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (sequence >= params.sequences) {
         return;
     }
-    let column = at % TILES * COLUMNS + lane / 64u * 4u;
+    let column = at % TILES * COLUMNS + lane % 4u * 4u;
     let width = select(min(VALUE_DIM - column, 4u), 0u, column >= VALUE_DIM);
-    let tile = Tile(sequence, lane % 64u, column, width);
+    let tile = Tile(sequence, lane / 4u, column, width);
     enter(tile);
 
     for (var chunk = 0u; chunk < params.chunks; chunk++) {
@@ -141,39 +184,44 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let starts = slots[cell * CHUNK + valid - 1u];
         let total = exp(decay[cell * CHUNK + CHUNK - 1u]);
         var begin = next_start(starts, 0xffffffffu);
-        for (var state = 0u; begin < 128u; state++) {
-            let end = next_start(starts, begin);
-            var part: Part;
-            for (var i = begin; i < min(end, entered); i++) {
-                add_state(&part, tile, entries[entry + 1u + i].x & 255u);
-            }
-            // Its own tokens; an entered part is read and written by all of them.
-            let first = max(begin, 64u) - 64u;
-            let last = min(max(end, 64u) - 64u, valid);
-            var u = vec4<f32>();
-            if (begin < entered) {
-                u = -erased(&part, tile, cell, valid, lane);
-            }
-            if (tile.row >= first && tile.row < last) {
-                let value = value_at(sequence, chunk_token(chunk) + tile.row) + column;
-                for (var c = 0u; c < 4u; c++) {
-                    if (c < width) {
-                        u[c] += f32(v[value + c]);
+        for (var state = 0u; begin < 128u; state += BATCH) {
+            var spans: array<Span, BATCH>;
+            var parts: array<Part, BATCH>;
+            for (var i = 0u; i < BATCH; i++) {
+                spans[i] = span_of(starts, begin, entered, valid);
+                for (var source = begin; source < min(spans[i].end, entered); source++) {
+                    var absorbed = read_state(tile, entries[entry + 1u + source].x & 255u);
+                    for (var r = 0u; r < ROWS; r++) {
+                        parts[i][r] += absorbed[r];
                     }
+                }
+                begin = spans[i].end;
+            }
+            var u: array<vec4<f32>, BATCH>;
+            if (spans[0].enters) {
+                u = erased(&parts, tile, cell, valid, lane);
+            }
+            workgroupBarrier();
+            for (var i = 0u; i < BATCH; i++) {
+                // A state that began in the chunk erases nothing: not even 0 times a key, which may not be finite.
+                var x = select(vec4<f32>(), -u[i], spans[i].enters);
+                if (tile.row >= spans[i].first && tile.row < spans[i].last) {
+                    x += value(tile, chunk_token(chunk) + tile.row);
+                }
+                stage[i * 256u + lane] = x;
+                for (var r = 0u; r < ROWS; r++) {
+                    parts[i][r] *= total;
                 }
             }
             workgroupBarrier();
-            stage[lane] = u;
-            workgroupBarrier();
-            if (begin < entered) {
-                add_written(&part, tile, cell, 0u, valid, total, lane);
-            } else {
-                add_written(&part, tile, cell, first, last, 1.0, lane);
+            add_written(&parts, &spans, tile, cell, valid, lane);
+            for (var i = 0u; i < BATCH; i++) {
+                if (spans[i].begin < 128u) {
+                    let place = entries[entry + ENTRY + 1u + state + i].x & 255u;
+                    write_state(&parts, i, tile, place);
+                    write_version(&parts, i, tile, place, chunk + 1u);
+                }
             }
-            let place = entries[entry + ENTRY + 1u + state].x & 255u;
-            write_state(&part, tile, place);
-            write_version(&part, tile, place, chunk + 1u);
-            begin = end;
         }
     }
 }
