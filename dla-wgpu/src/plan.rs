@@ -100,7 +100,7 @@ pub struct DeltaBytes {
     pub erase_keys: u64,
     /// K̃, `[B·H, chunks, C, Dk]`, f32.
     pub write_keys: u64,
-    /// q̃, `[B·H, chunks, C, Dk]`, f32.
+    /// q̃, `[B·H, chunks, C, Dk]`, the element type.
     pub read_queries: u64,
     /// M, `[B·H, chunks, C, C]`, f32.
     pub mixes: u64,
@@ -288,21 +288,21 @@ fn workspace(
         versions: cells * k * d * float.bytes(),
         carried: cells * c * dims.value_dim as u64 * 4,
         delta: if delta {
-            delta_bytes(dims, c, cells)
+            delta_bytes(dims, float, c, cells)
         } else {
             DeltaBytes::default()
         },
     }
 }
 
-fn delta_bytes(dims: &Dims, c: u64, cells: u64) -> DeltaBytes {
+fn delta_bytes(dims: &Dims, float: Float, c: u64, cells: u64) -> DeltaBytes {
     let (dk, dv) = (dims.key_dim as u64, dims.value_dim as u64);
     DeltaBytes {
         probes: cells * c * c * 4,
         probe_keys: cells * c * (dk + dv) * 4,
         erase_keys: cells * dk * c * 4,
         write_keys: cells * c * dk * 4,
-        read_queries: cells * c * dk * 4,
+        read_queries: cells * c * dk * float.bytes(),
         mixes: cells * c * c * 4,
     }
 }

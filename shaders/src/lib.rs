@@ -45,6 +45,8 @@ const LEFT: Part = part!("common/left");
 const STEP_DELTA: Part = part!("common/step_delta");
 const QUERY_DECAY: Part = part!("common/query_decay");
 const QUERY_DELTA: Part = part!("common/query_delta");
+const QUERY_DECAY_MATRIX: Part = part!("common/query_decay_matrix");
+const QUERY_DELTA_MATRIX: Part = part!("common/query_delta_matrix");
 const MIX_DECAY: Part = part!("common/mix_decay");
 const MIX_DELTA: Part = part!("common/mix_delta");
 
@@ -112,13 +114,15 @@ passes! {
     READOUT = "readout" Nothing [SLOTS, QUERY_DECAY];
     /// The same for the gated delta rule.
     READOUT_DELTA = "readout" Nothing [SLOTS, QUERY_DELTA];
-    /// The same for a scalar decay by cooperative matrices.
-    READOUT_MATRIX = "readout_matrix" Matrix [SLOTS];
+    /// READOUT by cooperative matrices.
+    READOUT_MATRIX = "readout_matrix" Matrix [SLOTS, QUERY_DECAY_MATRIX];
+    /// READOUT_DELTA by cooperative matrices.
+    READOUT_DELTA_MATRIX = "readout_matrix" Matrix [SLOTS, QUERY_DELTA_MATRIX];
     /// The attention form inside a chunk.
     CHUNK_OUTPUT = "chunk_output" Nothing [SLOTS, MIX_DECAY];
     /// The same for the gated delta rule.
     CHUNK_OUTPUT_DELTA = "chunk_output" Nothing [SLOTS, MIX_DELTA];
-    /// The same for a scalar decay by cooperative matrices.
+    /// CHUNK_OUTPUT by cooperative matrices.
     CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
 }
 

@@ -6,7 +6,7 @@
 @group(0) @binding(6) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(7) var<storage, read> probes: array<f32>;                // [B H, chunks, C, C] P
 @group(0) @binding(8) var<storage, read_write> mixes: array<f32>;           // [B H, chunks, C, C] M, up to its diagonal
-@group(0) @binding(9) var<storage, read_write> read_queries: array<f32>;    // [B H, chunks, C, Dk] q~
+@group(0) @binding(9) var<storage, read_write> read_queries: array<io>;     // [B H, chunks, C, Dk] q~
 
 var<workgroup> a: array<f32, 64>;
 var<workgroup> beta: array<f32, 64>;
@@ -128,7 +128,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 let d = across + x + 16u * m;
                 if (t < valid && d < KEY_DIM) {
                     let query = exp(a[t]) * f32(q[key_at(sequence, first + t) + d]);
-                    read_queries[(cell * CHUNK + t) * KEY_DIM + d] = query - sum[r][m];
+                    read_queries[(cell * CHUNK + t) * KEY_DIM + d] = io(query - sum[r][m]);
                 }
             }
         }

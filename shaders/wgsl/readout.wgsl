@@ -1,7 +1,8 @@
 // What every token reads from the states its chunk was entered with:
-// carried_t = sum_i lambda_{t, rank_t(i)} query_t' S_i, one tiled product a state (docs/algorithm.md, Chunkwise form),
-// where the query is the backbone's: common/query_decay.wgsl, common/query_delta.wgsl.
-@group(0) @binding(5) var<storage, read> control: array<f32>;               // [B, T, H, 2 + K]
+// carried_t = sum_i lambda_{t, rank_t(i)} e^{A_t} q_t' S_i, one tiled product a state (docs/algorithm.md, Chunkwise form);
+// with q~_t instead of e^{A_t} q_t for the delta rule.
+@group(0) @binding(4) var<storage, read> control: array<f32>;               // [B, T, H, 2 + K]
+@group(0) @binding(5) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> slots: array<vec4<u32>>;           // [B H, chunks, C]
 @group(0) @binding(7) var<storage, read> entries: array<vec2<u32>>;         // [B H, chunks + 1, 1 + K]
 @group(0) @binding(8) var<storage, read> versions: array<io>;               // [B H, chunks, K, Dk, Dv] by place
@@ -39,8 +40,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             var w = 0.0;
             if (lane < valid) {
                 let rank = rank_of_entered(slots[cell * CHUNK + lane], i);
-                w = control[control_at(sequence, first + lane) + 2u + rank]
-                    * entered_decay(cell, lane, bitcast<f32>(record.y));
+                w = control[control_at(sequence, first + lane) + 2u + rank];
+                if (!DELTA) {
+                    w *= exp(decay[cell * CHUNK + lane] + bitcast<f32>(record.y));
+                }
             }
             weight[lane] = w;
         }

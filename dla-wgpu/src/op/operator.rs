@@ -372,8 +372,9 @@ fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
     } else {
         &shaders::COMPACT
     };
+    let matrix = variant.cooperative_matrix && spec.fits_matrix();
     if spec.config.backbone == Backbone::Delta {
-        passes.extend(delta_passes(spec, compact));
+        passes.extend(delta_passes(spec, compact, matrix));
         return passes;
     }
     if spec.measure {
@@ -385,7 +386,6 @@ fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
     passes.push((&shaders::CHUNK_STATE, |plan, segment| {
         plan.groups(segment).chunk_state
     }));
-    let matrix = variant.cooperative_matrix && spec.fits_matrix();
     passes.push((
         if matrix {
             &shaders::READOUT_MATRIX
@@ -406,7 +406,7 @@ fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
 }
 
 /// The gated delta rule's passes after `chunk_decay`.
-fn delta_passes(spec: &Spec, compact: &'static Pass) -> Vec<(&'static Pass, Count)> {
+fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Vec<(&'static Pass, Count)> {
     let mut passes: Vec<(&'static Pass, Count)> =
         vec![(&shaders::DELTA_WY, CHUNKS), (&shaders::DELTA_READ, CHUNKS)];
     if spec.measure {
@@ -421,7 +421,14 @@ fn delta_passes(spec: &Spec, compact: &'static Pass) -> Vec<(&'static Pass, Coun
     passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
         plan.groups(segment).chunk_state_delta
     }));
-    passes.push((&shaders::READOUT_DELTA, OUTPUTS));
+    passes.push((
+        if matrix {
+            &shaders::READOUT_DELTA_MATRIX
+        } else {
+            &shaders::READOUT_DELTA
+        },
+        OUTPUTS,
+    ));
     passes.push((&shaders::CHUNK_OUTPUT_DELTA, OUTPUTS));
     passes
 }
