@@ -15,6 +15,10 @@ use crate::spec::Float;
 pub const MAX_DISPATCH_TOKENS: usize = 4096;
 /// The most floating-point operations of one dispatch: a third of a second at 0.1 TFLOP/s.
 pub const MAX_DISPATCH_FLOP: u64 = 1 << 35;
+/// The most bytes of states that one dispatch of the token-by-token pass moves: a third of a second at 12 GB/s.
+pub const MAX_DISPATCH_BYTES: u64 = 1 << 32;
+/// The most loop iterations of one thread that walks tokens: Mesa's CPU driver leaves loops silently after 65,535.
+pub const MAX_LOOP_ITERATIONS: usize = 65_535;
 /// The most tokens of a chunk: the slot map keeps one bit for each in 64.
 pub const MAX_CHUNK: usize = 64;
 /// Batch items of one call, as many as the lengths' uniform buffer holds.
@@ -39,13 +43,15 @@ impl Limits {
     };
 }
 
-/// A run of chunks that is dispatched together.
+/// A run of tokens that is dispatched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its first token.
     pub first_token: usize,
-    /// Its chunks; the last one may be partly beyond the call's tokens.
+    /// Its chunks; the last one may be partly beyond the call's tokens. 0 where tokens are walked one by one.
     pub chunks: usize,
+    /// Its tokens, none beyond the call's.
+    pub tokens: usize,
 }
 
 /// The arrays that a call reads and writes, owned by the caller; bytes.
@@ -174,7 +180,6 @@ impl Plan {
         float: Float,
         limits: Limits,
     ) -> Result<Self> {
-        dims.check()?;
         if chunk == 0 || chunk > MAX_CHUNK {
             return Err(Error::input(
                 "op",
@@ -183,24 +188,7 @@ impl Plan {
                 chunk,
             ));
         }
-        if dims.batch > MAX_BATCH {
-            return Err(Error::unsupported(
-                "op",
-                "batch",
-                format!("at most {MAX_BATCH}"),
-                dims.batch,
-            ));
-        }
-        let arrays = arrays(&dims, float);
-        for (name, bytes) in [
-            ("q", arrays.key),
-            ("v", arrays.value),
-            ("control", arrays.control),
-            ("trace", arrays.trace),
-            ("states", arrays.states),
-        ] {
-            bindable(name, bytes, limits)?;
-        }
+        let arrays = bindable_arrays(&dims, float, limits)?;
         let chunks = dims.tokens.div_ceil(chunk);
         let one = workspace(&dims, backbone, chunk, float, 1);
         let work = chunk_flop(&dims, backbone, chunk);
@@ -209,21 +197,33 @@ impl Plan {
         for (name, bytes) in workspace.each() {
             bindable(name, bytes, limits)?;
         }
-        let segments = (0..chunks)
-            .step_by(segment_chunks)
-            .map(|first| Segment {
-                first_token: first * chunk,
-                chunks: segment_chunks.min(chunks - first),
-            })
-            .collect();
         Ok(Self {
             dims,
             backbone,
             chunk,
             segment_chunks,
-            segments,
+            segments: segments(dims.tokens, segment_chunks * chunk, Some(chunk)),
             arrays,
             workspace,
+        })
+    }
+
+    /// Plans a call that walks its tokens one by one; it needs no workspace.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn steps(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
+        let arrays = bindable_arrays(&dims, float, limits)?;
+        let by_bytes = (MAX_DISPATCH_BYTES / (2 * arrays.states)) as usize;
+        let by_loops = MAX_LOOP_ITERATIONS / step_iterations(&dims);
+        Ok(Self {
+            dims,
+            backbone,
+            chunk: 1,
+            segment_chunks: 0,
+            segments: segments(dims.tokens, by_bytes.min(by_loops).max(1), None),
+            arrays,
+            workspace: WorkspaceBytes::default(),
         })
     }
 
@@ -238,6 +238,43 @@ impl Plan {
             .unwrap_or(1);
         (limits.max_binding / widest) as usize / chunk * chunk
     }
+}
+
+/// Segments of at most `most` tokens; without a `chunk` they have no chunks.
+fn segments(tokens: usize, most: usize, chunk: Option<usize>) -> Vec<Segment> {
+    let segment = |first_token: usize| {
+        let tokens = most.min(tokens - first_token);
+        Segment {
+            first_token,
+            chunks: chunk.map_or(0, |chunk| tokens.div_ceil(chunk)),
+            tokens,
+        }
+    };
+    (0..tokens).step_by(most).map(segment).collect()
+}
+
+/// The sizes of the caller's arrays, if `dims` is in range and the device can bind them.
+fn bindable_arrays(dims: &Dims, float: Float, limits: Limits) -> Result<ArrayBytes> {
+    dims.check()?;
+    if dims.batch > MAX_BATCH {
+        return Err(Error::unsupported(
+            "op",
+            "batch",
+            format!("at most {MAX_BATCH}"),
+            dims.batch,
+        ));
+    }
+    let arrays = arrays(dims, float);
+    for (name, bytes) in [
+        ("q", arrays.key),
+        ("v", arrays.value),
+        ("control", arrays.control),
+        ("trace", arrays.trace),
+        ("states", arrays.states),
+    ] {
+        bindable(name, bytes, limits)?;
+    }
+    Ok(arrays)
 }
 
 fn bindable(name: &'static str, bytes: u64, limits: Limits) -> Result<()> {
@@ -347,11 +384,11 @@ pub fn grid(groups: usize) -> (u32, u32) {
 pub struct Groups {
     /// One thread a chunk.
     pub chunk_decay: usize,
-    /// One group a chunk: score, delta_wy and delta_read.
+    /// One group a chunk: score, delta_wy, delta_read and score_delta.
     pub chunk: usize,
     /// One group a chunk and 64 columns of keys or values.
     pub delta_probe: usize,
-    /// One group a sequence: open_state, boundary_scan and compact.
+    /// One group a sequence: open_state, the boundary scans, compact and step.
     pub sequence: usize,
     /// One group a tile of a state.
     pub chunk_state: usize,
@@ -396,6 +433,18 @@ impl Plan {
             _ => 0,
         }
     }
+}
+
+/// Loop iterations of one thread for one token of the step pass, at most; the twin of the constants in its WGSL.
+fn step_iterations(dims: &Dims) -> usize {
+    let row = if dims.value_dim.is_multiple_of(4) {
+        dims.value_dim / 4
+    } else {
+        dims.value_dim
+    };
+    let down = 256 / row.next_power_of_two();
+    let rows = dims.key_dim.div_ceil(down);
+    dims.capacity * (8 * rows + down + 32) + 256
 }
 
 fn state_tiles(dims: &Dims) -> usize {

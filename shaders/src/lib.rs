@@ -42,13 +42,16 @@ const PAIRS: Part = part!("common/pairs");
 const CHAIN: Part = part!("common/chain");
 const TILE: Part = part!("common/tile");
 const LEFT: Part = part!("common/left");
-const STEP_DELTA: Part = part!("common/step_delta");
+const TRANSITION_DELTA: Part = part!("common/transition_delta");
 const QUERY_DECAY: Part = part!("common/query_decay");
 const QUERY_DELTA: Part = part!("common/query_delta");
 const QUERY_DECAY_MATRIX: Part = part!("common/query_decay_matrix");
 const QUERY_DELTA_MATRIX: Part = part!("common/query_delta_matrix");
 const MIX_DECAY: Part = part!("common/mix_decay");
 const MIX_DELTA: Part = part!("common/mix_delta");
+const ORDER: Part = part!("common/order");
+const COLUMNS_4: Part = part!("common/columns4");
+const COLUMNS_1: Part = part!("common/columns1");
 
 /// One compute pass: an entry point `main` and the parts it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -95,15 +98,15 @@ passes! {
     /// Scores for every place a state could begin in a chunk.
     SCORE = "score" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS];
     /// The same for the gated delta rule.
-    SCORE_DELTA = "score_delta" Nothing [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, TILE];
+    SCORE_DELTA = "score_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, TILE];
     /// Copies the newest states to where the scan carries them on.
     OPEN_STATE = "open_state" Nothing [SCALARS];
     /// Follows the chain of states through the chunks.
     BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN];
     /// The same for the gated delta rule.
-    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, STEP_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
+    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
     /// The capacity rule over scalars; writes the slot map.
-    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS];
+    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, ORDER];
     /// The same with one subgroup a sequence.
     COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
     /// The states at every chunk's entry.
@@ -124,6 +127,10 @@ passes! {
     CHUNK_OUTPUT_DELTA = "chunk_output" Nothing [SLOTS, MIX_DELTA];
     /// CHUNK_OUTPUT by cooperative matrices.
     CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
+    /// The recurrence token by token, where a value's width is a multiple of four.
+    STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
+    /// The same for any width.
+    STEP_ANY = "step" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
 }
 
 /// How a pass uses a binding.

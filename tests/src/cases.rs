@@ -74,6 +74,52 @@ impl Arrays {
         self
     }
 
+    /// Tokens `[first, end)` of every batch item; `lengths` must be absent.
+    pub fn tokens(&self, dims: &Dims, first: usize, end: usize) -> Self {
+        assert!(self.lengths.is_none(), "pieces of equal lengths");
+        let keys = dims.groups * dims.key_dim;
+        let values = dims.heads * dims.value_dim;
+        let cut = |array: &[f32], width: usize| {
+            let items = array.chunks_exact((dims.tokens * width).max(1));
+            items
+                .flat_map(|item| item[first * width..end * width].iter().copied())
+                .collect::<Vec<_>>()
+        };
+        Self {
+            q: cut(&self.q, keys),
+            k: cut(&self.k, keys),
+            v: cut(&self.v, values),
+            g: self.g.as_deref().map(|g| cut(g, dims.heads)),
+            beta: self.beta.as_deref().map(|beta| cut(beta, dims.heads)),
+            lambda: cut(&self.lambda, dims.heads * dims.capacity),
+            tau: self.tau.clone(),
+            lengths: None,
+        }
+    }
+
+    /// Batch item `b` alone, cut to its length.
+    pub fn item(&self, dims: &Dims, b: usize) -> Self {
+        let length = self
+            .lengths
+            .as_ref()
+            .map_or(dims.tokens, |lengths| lengths[b] as usize);
+        let one = |array: &[f32]| {
+            let size = array.len() / dims.batch;
+            array[b * size..(b + 1) * size].to_vec()
+        };
+        let item = Self {
+            q: one(&self.q),
+            k: one(&self.k),
+            v: one(&self.v),
+            g: self.g.as_deref().map(one),
+            beta: self.beta.as_deref().map(one),
+            lambda: one(&self.lambda),
+            tau: self.tau.clone(),
+            lengths: None,
+        };
+        item.tokens(&Dims { batch: 1, ..*dims }, 0, length)
+    }
+
     /// The same arrays in double precision.
     pub fn wide(&self) -> WideArrays {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
@@ -244,45 +290,44 @@ pub const fn dims(
     }
 }
 
-/// [`Case::new`] for the gated delta rule.
-fn delta(name: &'static str, sizes: [usize; 7]) -> Case {
-    Case::new(name, dims(sizes)).with(|c| c.config.backbone = Backbone::Delta)
-}
-
 /// The gated delta rule through the sizes and settings that its own passes care for.
 fn delta_cases() -> Vec<Case> {
+    let base =
+        |name, sizes| Case::new(name, dims(sizes)).with(|c| c.config.backbone = Backbone::Delta);
     vec![
-        delta("delta", [1, 100, 2, 1, 16, 16, 4]),
-        delta("delta_one_token", [1, 1, 2, 2, 8, 8, 3]),
-        delta("delta_no_tokens", [1, 0, 2, 1, 8, 8, 3]),
-        delta("delta_chunk_minus_one", [1, 63, 2, 1, 8, 12, 5]),
-        delta("delta_one_chunk", [1, 64, 2, 1, 8, 12, 5]),
-        delta("delta_chunk_plus_one", [1, 65, 2, 1, 8, 12, 5]),
-        delta("delta_thousand", [1, 1000, 1, 1, 16, 16, 6]),
-        delta("delta_groups", [2, 130, 6, 3, 20, 24, 5]),
-        delta("delta_odd_sizes", [1, 150, 3, 1, 37, 21, 7]),
-        delta("delta_wide", [1, 70, 1, 1, 256, 256, 3]),
-        delta("delta_tall", [1, 140, 1, 1, 200, 5, 4]),
-        delta("delta_head", [1, 200, 2, 1, 128, 128, 30]),
-        delta("delta_capacity_1", [1, 120, 2, 1, 16, 16, 1]),
-        delta("delta_capacity_64", [1, 300, 1, 1, 8, 8, 64]).with(|c| c.run = 1),
-        delta("delta_every_token", [1, 200, 2, 1, 16, 16, 8]).with(|c| {
+        base("delta", [1, 100, 2, 1, 16, 16, 4]),
+        base("delta_one_token", [1, 1, 2, 2, 8, 8, 3]),
+        base("delta_no_tokens", [1, 0, 2, 1, 8, 8, 3]),
+        base("delta_chunk_minus_one", [1, 63, 2, 1, 8, 12, 5]),
+        base("delta_one_chunk", [1, 64, 2, 1, 8, 12, 5]),
+        base("delta_chunk_plus_one", [1, 65, 2, 1, 8, 12, 5]),
+        base("delta_thousand", [1, 1000, 1, 1, 16, 16, 6]),
+        base("delta_groups", [2, 130, 6, 3, 20, 24, 5]),
+        base("delta_odd_sizes", [1, 150, 3, 1, 37, 21, 7]),
+        base("delta_wide", [1, 70, 1, 1, 256, 256, 3]),
+        base("delta_tall", [1, 140, 1, 1, 200, 5, 4]),
+        base("delta_paper_head", [1, 70, 1, 1, 128, 64, 30]).with(|c| c.run = 2),
+        base("delta_head", [1, 200, 2, 1, 128, 128, 30]),
+        base("delta_capacity_1", [1, 120, 2, 1, 16, 16, 1]),
+        base("delta_capacity_64", [1, 300, 1, 1, 8, 8, 64]).with(|c| c.run = 1),
+        base("delta_every_token", [1, 200, 2, 1, 16, 16, 8]).with(|c| {
             c.tau = 0.0;
             c.run = 1;
         }),
-        delta("delta_no_boundary", [1, 200, 2, 1, 16, 16, 8]).with(|c| c.tau = f32::INFINITY),
-        delta("delta_strong_decay", [1, 300, 2, 1, 16, 16, 6]).with(|c| c.decay = 24.0),
-        delta("delta_reflecting", [1, 200, 2, 1, 16, 12, 6]).with(|c| c.beta = 2.0),
-        delta("delta_unequal_lengths", [4, 150, 2, 1, 12, 10, 5])
+        base("delta_no_boundary", [1, 200, 2, 1, 16, 16, 8]).with(|c| c.tau = f32::INFINITY),
+        base("delta_strong_decay", [1, 300, 2, 1, 16, 16, 6]).with(|c| c.decay = 24.0),
+        base("delta_reflecting", [1, 200, 2, 1, 16, 12, 6]).with(|c| c.beta = 2.0),
+        base("delta_unequal_lengths", [4, 150, 2, 1, 12, 10, 5])
             .with(|c| c.lengths = Some(vec![150, 0, 77, 64])),
-        delta("delta_norm_none", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
-        delta("delta_oldest", [1, 260, 2, 1, 12, 12, 5])
+        base("delta_norm_none", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
+        base("delta_oldest", [1, 260, 2, 1, 12, 12, 5])
             .with(|c| c.config.merge = MergeCost::Oldest),
-        delta("delta_single", [1, 130, 2, 1, 16, 12, 5])
+        base("delta_ward", [1, 130, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Ward),
+        base("delta_single", [1, 130, 2, 1, 16, 12, 5])
             .with(|c| c.config.schedule = Schedule::Single),
-        delta("delta_fixed", [1, 200, 2, 1, 16, 12, 5])
+        base("delta_fixed", [1, 200, 2, 1, 16, 12, 5])
             .with(|c| c.config.schedule = Schedule::Fixed { block: 7 }),
-        delta("delta_fenwick", [2, 201, 2, 1, 16, 12, 9])
+        base("delta_fenwick", [2, 201, 2, 1, 16, 12, 9])
             .with(|c| c.config.schedule = Schedule::Fenwick),
     ]
 }
@@ -321,6 +366,11 @@ pub fn cases() -> Vec<Case> {
         base("plain", [2, 130, 2, 1, 16, 12, 5]).with(|c| c.config.backbone = Backbone::Plain),
         base("norm_none", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
         base("oldest", [1, 260, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Oldest),
+        base("ward", [1, 200, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Ward),
+        base("ward_odd_sizes", [2, 90, 2, 1, 11, 9, 6]).with(|c| {
+            c.config.merge = MergeCost::Ward;
+            c.run = 1;
+        }),
         base("single", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.schedule = Schedule::Single),
         base("fixed", [1, 200, 2, 1, 16, 12, 5])
             .with(|c| c.config.schedule = Schedule::Fixed { block: 7 }),

@@ -2,4 +2,5 @@
 
 pub mod cases;
 pub mod gpu;
+pub mod rig;
 pub mod tolerance;

@@ -78,6 +78,11 @@ impl Engine {
         }
     }
 
+    /// Whether an adapter only imitates a GPU on the CPU.
+    pub fn is_software(&self) -> bool {
+        matches!(self, Self::Gpu { gpu, .. } if gpu.info().device_type == wgpu::DeviceType::Cpu)
+    }
+
     /// Runs the operator.
     ///
     /// # Errors

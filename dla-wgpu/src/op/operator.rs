@@ -2,57 +2,15 @@
 
 use std::sync::Arc;
 
-use dla_core::{Backbone, Config, Dims, Error, MergeCost, Result};
+use dla_core::{Backbone, Config, Dims, Error, Result};
 use dla_shaders::{self as shaders, Pass};
 
+use super::options::{Decider, Options, weighs_matrices};
 use crate::pipeline::Pipeline;
-use crate::plan::{Limits, Plan, Segment, grid};
+use crate::plan::{Plan, Segment, grid};
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
 use crate::{Gpu, Variant};
-
-/// How a call is to be run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Options {
-    /// Tokens of one chunk, 1 to 64; absent means 64.
-    pub chunk: Option<usize>,
-    /// Element type of `q`, `k`, `v`, `o` on the device.
-    pub float: Float,
-    /// Bytes of the largest binding to use; absent means what the device allows.
-    pub max_binding: Option<u64>,
-    /// Bytes that one buffer of the workspace should stay below; absent means 1 GiB.
-    pub workspace: Option<u64>,
-}
-
-impl Options {
-    pub(crate) fn chunk(&self) -> usize {
-        self.chunk.unwrap_or(64)
-    }
-
-    pub(crate) fn limits(&self, gpu: &Gpu) -> Limits {
-        let device = gpu.device().limits();
-        let binding = device
-            .max_storage_buffer_binding_size
-            .min(device.max_buffer_size);
-        let max_binding = self.max_binding.map_or(binding, |bytes| bytes.min(binding));
-        Limits {
-            max_binding,
-            workspace: self.workspace.unwrap_or(1 << 30).min(max_binding),
-        }
-    }
-}
-
-/// Who decides where states open and merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decider {
-    /// The scores, against τ.
-    Scores,
-    /// The events already in `trace`; scores are measured along the way if `measure`.
-    Given {
-        /// Measure scores under the given decisions.
-        measure: bool,
-    },
-}
 
 /// The caller's arrays on the device; shapes as in [`ArrayBytes`](crate::plan::ArrayBytes).
 #[derive(Clone, Debug)]
@@ -118,14 +76,20 @@ impl Operator {
         options: &Options,
     ) -> Result<Self> {
         config.check()?;
-        supported(gpu, config, decider, options.float)?;
-        let plan = Plan::new(
-            *dims,
-            config.backbone,
-            options.chunk(),
-            options.float,
-            options.limits(gpu),
-        )?;
+        let steps = options.path.steps(dims, config, decider);
+        supported(gpu, config, decider, options.float, steps)?;
+        let limits = options.limits(gpu);
+        let plan = if steps {
+            Plan::steps(*dims, config.backbone, options.float, limits)?
+        } else {
+            Plan::new(
+                *dims,
+                config.backbone,
+                options.chunk(),
+                options.float,
+                limits,
+            )?
+        };
         let spec = Spec {
             dims: *dims,
             config: *config,
@@ -136,8 +100,13 @@ impl Operator {
             subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
+        let passes = if steps {
+            step(&spec)
+        } else {
+            chunk_passes(&spec, gpu.variant())
+        };
         let mut steps = Vec::new();
-        for (pass, groups) in passes(&spec, gpu.variant()) {
+        for (pass, groups) in passes {
             let pipeline = gpu.pipeline(pass, &header).await?;
             steps.push(Step { pipeline, groups });
         }
@@ -362,9 +331,22 @@ const SEQUENCES: Count = |plan, segment| plan.groups(segment).sequence;
 const CHUNKS: Count = |plan, segment| plan.groups(segment).chunk;
 const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
 
-/// The passes of a segment in order, in the variants that the device and the shape allow.
-fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
-    let mut passes: Vec<(&'static Pass, Count)> = vec![(&shaders::CHUNK_DECAY, |plan, segment| {
+/// The passes of a segment in order, each with its number of groups.
+type Passes = Vec<(&'static Pass, Count)>;
+
+/// The one pass that walks tokens.
+fn step(spec: &Spec) -> Passes {
+    let pass = if spec.dims.value_dim.is_multiple_of(4) {
+        &shaders::STEP
+    } else {
+        &shaders::STEP_ANY
+    };
+    vec![(pass, SEQUENCES)]
+}
+
+/// The passes over chunks, in the variants that the device and the shape allow.
+fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
+    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, |plan, segment| {
         plan.groups(segment).chunk_decay
     })];
     let compact = if spec.dims.capacity <= variant.subgroup {
@@ -406,9 +388,8 @@ fn passes(spec: &Spec, variant: Variant) -> Vec<(&'static Pass, Count)> {
 }
 
 /// The gated delta rule's passes after `chunk_decay`.
-fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Vec<(&'static Pass, Count)> {
-    let mut passes: Vec<(&'static Pass, Count)> =
-        vec![(&shaders::DELTA_WY, CHUNKS), (&shaders::DELTA_READ, CHUNKS)];
+fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Passes {
+    let mut passes: Passes = vec![(&shaders::DELTA_WY, CHUNKS), (&shaders::DELTA_READ, CHUNKS)];
     if spec.measure {
         passes.push((&shaders::DELTA_PROBE, |plan, segment| {
             plan.groups(segment).delta_probe
@@ -433,19 +414,25 @@ fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Vec<(&'sta
     passes
 }
 
-fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Result<()> {
+fn supported(
+    gpu: &Gpu,
+    config: &Config,
+    decider: Decider,
+    float: Float,
+    steps: bool,
+) -> Result<()> {
     if float == Float::F16 && !gpu.variant().f16 {
         return Err(
             Error::unsupported("op", "float", "f32 on this device", "f16")
                 .advise("the device lacks shader-f16; f32 computes the same"),
         );
     }
-    if config.merge == MergeCost::Ward && decider == Decider::Scores {
+    if weighs_matrices(config, decider) && !steps {
         return Err(Error::unsupported(
             "op",
-            "merge",
-            "density|oldest",
-            config.merge,
+            "path",
+            "steps, for ward weighs the matrices",
+            "chunks",
         ));
     }
     Ok(())
@@ -453,7 +440,12 @@ fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float) -> Resu
 
 async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
     let mut buffers = Vec::new();
-    for (name, bytes) in plan.workspace.each() {
+    for (name, bytes) in plan
+        .workspace
+        .each()
+        .into_iter()
+        .filter(|&(_, bytes)| bytes > 0)
+    {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         buffers.push((name, gpu.buffer(name, bytes, usage).await?));
     }
@@ -469,6 +461,7 @@ struct Params {
     chunks: u32,
     segment_chunks: u32,
     sequences: u32,
+    steps: u32,
 }
 
 const PARAMS_BYTES: u64 = size_of::<Params>() as u64;
@@ -490,6 +483,7 @@ async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
             chunks: segment.chunks as u32,
             segment_chunks: plan.segment_chunks as u32,
             sequences: plan.dims.sequences() as u32,
+            steps: segment.tokens as u32,
         };
         slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
     }

@@ -3,7 +3,8 @@
 use dla_core::dla::schedule;
 use dla_core::{Cache, Config, Decisions, Dims, Error, Inputs, Output, Result, Schedule, Trace};
 
-use super::operator::{Arrays, Decider, DeviceCache, Operator, Options};
+use super::operator::{Arrays, DeviceCache, Operator};
+use super::options::{Decider, Options};
 use super::pack::{self, Piece};
 use crate::plan::{MAX_BATCH, Plan};
 use crate::{Gpu, Readback};

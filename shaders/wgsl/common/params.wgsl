@@ -5,6 +5,7 @@ struct Params {
     chunks: u32,          // chunks of this segment
     segment_chunks: u32,  // chunks that the per-chunk buffers hold for one sequence
     sequences: u32,       // B * H
+    steps: u32,           // tokens that the step pass walks in this segment
 }
 
 // Tokens of each batch item, four to a vector.

@@ -5,6 +5,7 @@ use dla_core::{Dims, Output, Schedule, Trace};
 use dla_tests::cases::{Case, cases};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::tolerance::{assert_near, assert_scores_near, position};
+use dla_wgpu::op::Path;
 use dla_wgpu::{Float, Gpu, op};
 
 /// Scores nearer to τ than this, or costs nearer to each other, may be decided either way.
@@ -90,9 +91,9 @@ fn compare(case: &Case, got: &Output<f32>, expected: &Output<f64>) {
     );
 }
 
-fn chosen() -> impl Iterator<Item = Case> {
+fn chosen(cases: Vec<Case>) -> impl Iterator<Item = Case> {
     let wanted = std::env::var("CASE").ok();
-    cases()
+    cases
         .into_iter()
         .filter(move |case| wanted.as_deref().is_none_or(|name| name == case.name))
 }
@@ -111,7 +112,7 @@ fn every_case_in_half_precision_is_near_the_reference() {
         float: Float::F16,
         ..Default::default()
     };
-    for case in chosen() {
+    for case in chosen(cases()) {
         let arrays = case.arrays().halved();
         let wide = arrays.wide();
         let expected = recurrent::forward(&case.dims, &case.config, &wide.inputs(None), None);
@@ -147,7 +148,7 @@ fn every_case_in_half_precision_is_near_the_reference() {
 #[test]
 fn every_case_equals_the_reference() {
     let Some(gpu) = gpu() else { return };
-    for case in chosen() {
+    for case in chosen(cases()) {
         for chunk in [16, 64] {
             check(
                 gpu,
@@ -164,7 +165,7 @@ fn every_case_equals_the_reference() {
 #[test]
 fn every_case_equals_the_reference_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
-    for case in chosen() {
+    for case in chosen(cases()) {
         check(
             gpu,
             &case,
@@ -174,4 +175,26 @@ fn every_case_equals_the_reference_with_checks_on_and_no_features() {
             },
         );
     }
+}
+
+fn check_steps(gpu: &Gpu) {
+    let options = op::Options {
+        path: Path::Steps,
+        ..Default::default()
+    };
+    for case in chosen(cases()) {
+        check(gpu, &case, &options);
+    }
+}
+
+#[test]
+fn every_case_equals_the_reference_token_by_token() {
+    let Some(gpu) = gpu() else { return };
+    check_steps(gpu);
+}
+
+#[test]
+fn every_case_equals_the_reference_token_by_token_with_checks_on_and_no_features() {
+    let Some(gpu) = checked_gpu() else { return };
+    check_steps(gpu);
 }

@@ -1,0 +1,80 @@
+//! How a call of the operator is to be run.
+
+use dla_core::{Config, Dims, MergeCost};
+
+use crate::Gpu;
+use crate::plan::Limits;
+use crate::spec::Float;
+
+/// How tokens are taken through the states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// One by one where there is only one, or where merge costs need the matrices (ward); else in chunks.
+    #[default]
+    Auto,
+    /// In chunks: matrix products.
+    Chunks,
+    /// One by one.
+    Steps,
+}
+
+impl Path {
+    /// Whether this call walks its tokens one by one.
+    pub(super) fn steps(self, dims: &Dims, config: &Config, decider: Decider) -> bool {
+        match self {
+            Self::Chunks => false,
+            Self::Steps => true,
+            Self::Auto => dims.tokens == 1 || weighs_matrices(config, decider),
+        }
+    }
+}
+
+/// Merge costs are measured from matrices, which no chunk pass holds.
+pub(super) fn weighs_matrices(config: &Config, decider: Decider) -> bool {
+    config.merge == MergeCost::Ward && decider == Decider::Scores
+}
+
+/// How a call is to be run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Tokens of one chunk, 1 to 64; absent means 64.
+    pub chunk: Option<usize>,
+    /// Element type of `q`, `k`, `v`, `o` on the device.
+    pub float: Float,
+    /// Bytes of the largest binding to use; absent means what the device allows.
+    pub max_binding: Option<u64>,
+    /// Bytes that one buffer of the workspace should stay below; absent means 1 GiB.
+    pub workspace: Option<u64>,
+    /// How tokens are taken through the states.
+    pub path: Path,
+}
+
+impl Options {
+    pub(crate) fn chunk(&self) -> usize {
+        self.chunk.unwrap_or(64)
+    }
+
+    pub(crate) fn limits(&self, gpu: &Gpu) -> Limits {
+        let device = gpu.device().limits();
+        let binding = device
+            .max_storage_buffer_binding_size
+            .min(device.max_buffer_size);
+        let max_binding = self.max_binding.map_or(binding, |bytes| bytes.min(binding));
+        Limits {
+            max_binding,
+            workspace: self.workspace.unwrap_or(1 << 30).min(max_binding),
+        }
+    }
+}
+
+/// Who decides where states open and merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// The scores, against τ.
+    Scores,
+    /// The events already in `trace`; scores are measured along the way if `measure`.
+    Given {
+        /// Measure scores under the given decisions.
+        measure: bool,
+    },
+}
