@@ -33,6 +33,8 @@ pub struct Limits {
     pub max_binding: u64,
     /// Bytes that one buffer of the workspace should stay below where it can.
     pub workspace: u64,
+    /// Loop iterations of one thread of a chunk pass; [`MAX_LOOP_ITERATIONS`] on CPU drivers.
+    pub iterations: usize,
 }
 
 impl Limits {
@@ -40,6 +42,7 @@ impl Limits {
     pub const PORTABLE: Self = Self {
         max_binding: 128 << 20,
         workspace: 128 << 20,
+        iterations: MAX_LOOP_ITERATIONS,
     };
 }
 
@@ -191,8 +194,9 @@ impl Plan {
         let arrays = bindable_arrays(&dims, float, limits)?;
         let chunks = dims.tokens.div_ceil(chunk);
         let one = workspace(&dims, backbone, chunk, float, 1);
-        let work = chunk_flop(&dims, backbone, chunk);
-        let segment_chunks = segment_chunks(&one, work, chunk, limits).min(chunks.max(1));
+        let most = (MAX_DISPATCH_FLOP / chunk_flop(&dims, backbone, chunk).max(1)) as usize;
+        let most = most.min(limits.iterations / chunk_iterations(&dims, backbone, chunk));
+        let segment_chunks = segment_chunks(&one, most, chunk, limits).min(chunks.max(1));
         let workspace = workspace(&dims, backbone, chunk, float, segment_chunks);
         for (name, bytes) in workspace.each() {
             bindable(name, bytes, limits)?;
@@ -344,10 +348,9 @@ fn delta_bytes(dims: &Dims, float: Float, c: u64, cells: u64) -> DeltaBytes {
     }
 }
 
-/// As many chunks as the workspace budget, the token cap and the work cap allow, at least one.
-///
-/// `one` is the workspace of one chunk, `work` its most expensive dispatch's operations.
-fn segment_chunks(one: &WorkspaceBytes, work: u64, chunk: usize, limits: Limits) -> usize {
+/// As many chunks as the workspace budget, the token cap and `most` allow, at least one; `one` is the workspace of
+/// one chunk.
+fn segment_chunks(one: &WorkspaceBytes, most: usize, chunk: usize, limits: Limits) -> usize {
     let largest = one
         .each()
         .into_iter()
@@ -355,10 +358,8 @@ fn segment_chunks(one: &WorkspaceBytes, work: u64, chunk: usize, limits: Limits)
         .max()
         .unwrap_or(1);
     let budget = limits.workspace.min(limits.max_binding);
-    let by_memory = budget / largest.max(1);
-    let by_tokens = (MAX_DISPATCH_TOKENS / chunk) as u64;
-    let by_work = MAX_DISPATCH_FLOP / work.max(1);
-    by_memory.min(by_tokens).min(by_work).max(1) as usize
+    let by_memory = (budget / largest.max(1)) as usize;
+    by_memory.min(MAX_DISPATCH_TOKENS / chunk).min(most).max(1)
 }
 
 /// The most expensive dispatch's work for one chunk of every sequence: reading all carried states, which the
@@ -366,6 +367,19 @@ fn segment_chunks(one: &WorkspaceBytes, work: u64, chunk: usize, limits: Limits)
 fn chunk_flop(dims: &Dims, backbone: Backbone, chunk: usize) -> u64 {
     let products = if backbone == Backbone::Delta { 2 } else { 1 };
     products * 2 * (dims.sequences() * chunk * dims.capacity) as u64 * dims.state_len() as u64
+}
+
+/// Loop iterations of one thread for one chunk of the passes that walk chunks, at most; the twin of their WGSL.
+fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
+    let columns = dims.value_dim.next_power_of_two().max(32);
+    let rows = dims.key_dim.div_ceil(256 / columns) + dims.key_dim.div_ceil(32);
+    let scan = 2 * (chunk / 8 + 1) * (rows + 100);
+    if backbone != Backbone::Delta {
+        return scan;
+    }
+    let tall = dims.key_dim.div_ceil(64);
+    let state = 3 * dims.key_dim + chunk * (1 + 3 * tall) + 40 * tall;
+    scan.max(dims.capacity.div_ceil(2) * state)
 }
 
 /// The grid of a dispatch of `groups` groups: rows of at most [`MAX_GROUPS`].

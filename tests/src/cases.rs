@@ -302,6 +302,7 @@ fn delta_cases() -> Vec<Case> {
         base("delta_one_chunk", [1, 64, 2, 1, 8, 12, 5]),
         base("delta_chunk_plus_one", [1, 65, 2, 1, 8, 12, 5]),
         base("delta_thousand", [1, 1000, 1, 1, 16, 16, 6]),
+        base("delta_long", [1, 3000, 1, 1, 32, 8, 30]).with(|c| c.run = 2),
         base("delta_groups", [2, 130, 6, 3, 20, 24, 5]),
         base("delta_odd_sizes", [1, 150, 3, 1, 37, 21, 7]),
         base("delta_wide", [1, 70, 1, 1, 256, 256, 3]),
