@@ -7,7 +7,7 @@
 //! [`MAX_DISPATCH_TOKENS`] tokens one after another, so a driver's time-out (about two seconds)
 //! is out of reach at any sequence length: longer calls are cut into segments.
 
-use dla_core::{Dims, Error, Result};
+use dla_core::{Backbone, Dims, Error, Result};
 
 use crate::spec::Float;
 
@@ -18,7 +18,7 @@ pub const MAX_DISPATCH_FLOP: u64 = 1 << 35;
 /// The most bytes of states that one dispatch of the token-by-token pass moves: a third of a second at 12 GB/s.
 pub const MAX_DISPATCH_BYTES: u64 = 1 << 32;
 /// The most loop iterations of one thread on a CPU adapter: Mesa's leaves loops silently after 65,535.
-pub const CPU_LOOP_ITERATIONS: usize = 65_535;
+pub const MAX_LOOP_ITERATIONS: usize = 65_535;
 /// The most tokens of a chunk: the slot map keeps one bit for each in 64.
 pub const MAX_CHUNK: usize = 64;
 /// Batch items of one call, as many as the lengths' uniform buffer holds.
@@ -33,8 +33,8 @@ pub struct Limits {
     pub max_binding: u64,
     /// Bytes that one buffer of the workspace should stay below where it can.
     pub workspace: u64,
-    /// Loop iterations that one thread may make in a dispatch.
-    pub loop_iterations: usize,
+    /// Loop iterations of one thread of a chunk pass; [`MAX_LOOP_ITERATIONS`] on CPU drivers.
+    pub iterations: usize,
 }
 
 impl Limits {
@@ -42,7 +42,7 @@ impl Limits {
     pub const PORTABLE: Self = Self {
         max_binding: 128 << 20,
         workspace: 128 << 20,
-        loop_iterations: usize::MAX,
+        iterations: usize::MAX,
     };
 }
 
@@ -81,7 +81,8 @@ pub struct WorkspaceBytes {
     pub decay: u64,
     /// Score of every token against every start, `[B·H, chunks, C(C−1)/2]`, f32.
     pub scores: u64,
-    /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32.
+    /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32; for the delta rule A, β, |k_t|², |s_t|²
+    /// and the next boundary, `[B·H, chunks, 5, C]`.
     pub sums: u64,
     /// The open state during the scan, `[B·H, Dk·Dv + 1]`, f32.
     pub open: u64,
@@ -93,10 +94,30 @@ pub struct WorkspaceBytes {
     pub versions: u64,
     /// What is read from entered states, `[B·H, chunks, C, Dv]`, f32.
     pub carried: u64,
+    /// The gated delta rule's own; all 0 for other backbones.
+    pub delta: DeltaBytes,
+}
+
+/// The buffers that only the gated delta rule needs; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeltaBytes {
+    /// P, what keys read of the chunk's values, `[B·H, chunks, C, C]`, f32.
+    pub probes: u64,
+    /// What keys read entered states with, and what they read of the chunk, `[B·H, chunks, C, Dk + Dv]`, f32.
+    pub probe_keys: u64,
+    /// e^A k, `[B·H, chunks, Dk, C]`, f32.
+    pub erase_keys: u64,
+    /// K̃, `[B·H, chunks, C, Dk]`, f32.
+    pub write_keys: u64,
+    /// q̃, `[B·H, chunks, C, Dk]`, the element type.
+    pub read_queries: u64,
+    /// M, `[B·H, chunks, C, C]`, f32.
+    pub mixes: u64,
 }
 
 impl WorkspaceBytes {
-    pub(crate) fn each(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 14] {
+        let delta = &self.delta;
         [
             ("decay", self.decay),
             ("scores", self.scores),
@@ -106,6 +127,12 @@ impl WorkspaceBytes {
             ("entries", self.entries),
             ("versions", self.versions),
             ("carried", self.carried),
+            ("probes", delta.probes),
+            ("probe_keys", delta.probe_keys),
+            ("erase_keys", delta.erase_keys),
+            ("write_keys", delta.write_keys),
+            ("read_queries", delta.read_queries),
+            ("mixes", delta.mixes),
         ]
     }
 
@@ -120,6 +147,8 @@ impl WorkspaceBytes {
 pub struct Plan {
     /// Sizes of the call.
     pub dims: Dims,
+    /// What states go through at a token.
+    pub backbone: Backbone,
     /// Tokens of one chunk.
     pub chunk: usize,
     /// Chunks that the workspace holds for each sequence.
@@ -140,14 +169,20 @@ impl Plan {
     /// is larger than the device can bind.
     ///
     /// ```
-    /// use dla_core::Dims;
+    /// use dla_core::{Backbone, Dims};
     /// use dla_wgpu::{Float, plan::{Limits, Plan}};
     /// let dims = Dims { batch: 1, tokens: 1000, heads: 4, groups: 1, key_dim: 32, value_dim: 32, capacity: 8 };
-    /// let plan = Plan::new(dims, 64, Float::F32, Limits::PORTABLE)?;
+    /// let plan = Plan::new(dims, Backbone::Decay, 64, Float::F32, Limits::PORTABLE)?;
     /// assert_eq!(plan.segments.iter().map(|s| s.chunks).sum::<usize>(), 16);
     /// # Ok::<(), dla_core::Error>(())
     /// ```
-    pub fn new(dims: Dims, chunk: usize, float: Float, limits: Limits) -> Result<Self> {
+    pub fn new(
+        dims: Dims,
+        backbone: Backbone,
+        chunk: usize,
+        float: Float,
+        limits: Limits,
+    ) -> Result<Self> {
         if chunk == 0 || chunk > MAX_CHUNK {
             return Err(Error::input(
                 "op",
@@ -158,13 +193,17 @@ impl Plan {
         }
         let arrays = bindable_arrays(&dims, float, limits)?;
         let chunks = dims.tokens.div_ceil(chunk);
-        let segment_chunks = segment_chunks(&dims, chunk, float, limits).min(chunks.max(1));
-        let workspace = workspace(&dims, chunk, float, segment_chunks);
+        let one = workspace(&dims, backbone, chunk, float, 1);
+        let most = (MAX_DISPATCH_FLOP / chunk_flop(&dims, backbone, chunk).max(1)) as usize;
+        let most = most.min(limits.iterations / chunk_iterations(&dims, backbone, chunk));
+        let segment_chunks = segment_chunks(&one, most, chunk, limits).min(chunks.max(1));
+        let workspace = workspace(&dims, backbone, chunk, float, segment_chunks);
         for (name, bytes) in workspace.each() {
             bindable(name, bytes, limits)?;
         }
         Ok(Self {
             dims,
+            backbone,
             chunk,
             segment_chunks,
             segments: segments(dims.tokens, segment_chunks * chunk, Some(chunk)),
@@ -177,12 +216,13 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn steps(dims: Dims, float: Float, limits: Limits) -> Result<Self> {
+    pub fn steps(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
         let arrays = bindable_arrays(&dims, float, limits)?;
         let by_bytes = (MAX_DISPATCH_BYTES / (2 * arrays.states)) as usize;
-        let by_loops = limits.loop_iterations / step_iterations(&dims);
+        let by_loops = limits.iterations / step_iterations(&dims);
         Ok(Self {
             dims,
+            backbone,
             chunk: 1,
             segment_chunks: 0,
             segments: segments(dims.tokens, by_bytes.min(by_loops).max(1), None),
@@ -268,25 +308,49 @@ fn arrays(dims: &Dims, float: Float) -> ArrayBytes {
     }
 }
 
-fn workspace(dims: &Dims, chunk: usize, float: Float, chunks: usize) -> WorkspaceBytes {
+fn workspace(
+    dims: &Dims,
+    backbone: Backbone,
+    chunk: usize,
+    float: Float,
+    chunks: usize,
+) -> WorkspaceBytes {
     let sequences = dims.sequences() as u64;
     let (c, k, d) = (chunk as u64, dims.capacity as u64, dims.state_len() as u64);
     let cells = sequences * chunks as u64;
+    let delta = backbone == Backbone::Delta;
     WorkspaceBytes {
         decay: cells * c * 4,
         scores: cells * (c * (c - 1) / 2) * 4,
-        sums: cells * 3 * c * 4,
+        sums: cells * if delta { 5 } else { 3 } * c * 4,
         open: sequences * (d + 1) * 4,
         slots: cells * c * 16,
         entries: sequences * (chunks as u64 + 1) * (k + 1) * 8,
         versions: cells * k * d * float.bytes(),
         carried: cells * c * dims.value_dim as u64 * 4,
+        delta: if delta {
+            delta_bytes(dims, float, c, cells)
+        } else {
+            DeltaBytes::default()
+        },
     }
 }
 
-/// As many chunks as the workspace budget, the token cap and the work cap allow, at least one.
-fn segment_chunks(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> usize {
-    let one = workspace(dims, chunk, float, 1);
+fn delta_bytes(dims: &Dims, float: Float, c: u64, cells: u64) -> DeltaBytes {
+    let (dk, dv) = (dims.key_dim as u64, dims.value_dim as u64);
+    DeltaBytes {
+        probes: cells * c * c * 4,
+        probe_keys: cells * c * (dk + dv) * 4,
+        erase_keys: cells * dk * c * 4,
+        write_keys: cells * c * dk * 4,
+        read_queries: cells * c * dk * float.bytes(),
+        mixes: cells * c * c * 4,
+    }
+}
+
+/// As many chunks as the workspace budget, the token cap and `most` allow, at least one; `one` is the workspace of
+/// one chunk.
+fn segment_chunks(one: &WorkspaceBytes, most: usize, chunk: usize, limits: Limits) -> usize {
     let largest = one
         .each()
         .into_iter()
@@ -294,24 +358,29 @@ fn segment_chunks(dims: &Dims, chunk: usize, float: Float, limits: Limits) -> us
         .max()
         .unwrap_or(1);
     let budget = limits.workspace.min(limits.max_binding);
-    let by_memory = budget / largest.max(1);
-    let by_tokens = (MAX_DISPATCH_TOKENS / chunk) as u64;
-    let by_work = MAX_DISPATCH_FLOP / chunk_flop(dims, chunk).max(1);
-    let by_loops = (limits.loop_iterations / chunk_iterations(dims, chunk)) as u64;
-    by_memory.min(by_tokens).min(by_work).min(by_loops).max(1) as usize
+    let by_memory = (budget / largest.max(1)) as usize;
+    by_memory.min(MAX_DISPATCH_TOKENS / chunk).min(most).max(1)
 }
 
-/// No pass's thread loops more often for one chunk: compact walks the states twice a token, boundary_scan
-/// every row of the open state twice a block of 8 tokens.
-fn chunk_iterations(dims: &Dims, chunk: usize) -> usize {
+/// The most expensive dispatch's work for one chunk of every sequence: reading all carried states, which the
+/// delta rule does once more, and writes them too, to take them through the chunk.
+fn chunk_flop(dims: &Dims, backbone: Backbone, chunk: usize) -> u64 {
+    let products = if backbone == Backbone::Delta { 2 } else { 1 };
+    products * 2 * (dims.sequences() * chunk * dims.capacity) as u64 * dims.state_len() as u64
+}
+
+/// Loop iterations of one thread for one chunk of the passes that walk chunks, at most; the twin of their WGSL.
+fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
+    let columns = dims.value_dim.next_power_of_two().max(32);
+    let rows = dims.key_dim.div_ceil(256 / columns) + dims.key_dim.div_ceil(32);
+    let scan = 2 * (chunk / 8 + 1) * (rows + 100);
     let compact = chunk * (4 + 2 * dims.capacity);
-    let scan = chunk.div_ceil(8) * 2 * (dims.state_len().div_ceil(128) + 64) + 2 * chunk;
-    compact.max(scan)
-}
-
-/// The most expensive dispatch's work for one chunk of every sequence: reading all carried states.
-fn chunk_flop(dims: &Dims, chunk: usize) -> u64 {
-    2 * (dims.sequences() * chunk * dims.capacity) as u64 * dims.state_len() as u64
+    if backbone != Backbone::Delta {
+        return scan.max(compact);
+    }
+    let tall = dims.key_dim.div_ceil(64);
+    let state = 3 * dims.key_dim + chunk * (1 + 3 * tall) + 40 * tall;
+    scan.max(compact).max(dims.capacity.div_ceil(2) * state)
 }
 
 /// The grid of a dispatch of `groups` groups: rows of at most [`MAX_GROUPS`].
@@ -328,12 +397,16 @@ pub fn grid(groups: usize) -> (u32, u32) {
 /// Groups of each pass over one segment; the twin of the constants in the pass's WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// One group a chunk: chunk_decay and score.
-    pub cell: usize,
-    /// One group a sequence: open_state, boundary_scan, compact and step.
+    /// One group a chunk: chunk_decay, score, delta_wy, delta_read and score_delta.
+    pub chunk: usize,
+    /// One group a chunk and 64 columns of keys or values.
+    pub delta_probe: usize,
+    /// One group a sequence: open_state, the boundary scans, compact and step.
     pub sequence: usize,
     /// One group a tile of a state.
     pub chunk_state: usize,
+    /// One group 16 columns of a state.
+    pub chunk_state_delta: usize,
     /// One group a chunk and 64 columns: readout and chunk_output.
     pub output: usize,
 }
@@ -343,9 +416,12 @@ impl Plan {
     pub fn groups(&self, segment: &Segment) -> Groups {
         let cells = self.dims.sequences() * segment.chunks;
         Groups {
-            cell: cells,
+            chunk: cells,
+            delta_probe: cells
+                * (self.dims.key_dim.div_ceil(64) + self.dims.value_dim.div_ceil(64)),
             sequence: self.dims.sequences(),
             chunk_state: self.dims.sequences() * state_tiles(&self.dims),
+            chunk_state_delta: self.dims.sequences() * self.dims.value_dim.div_ceil(16),
             output: cells * self.dims.value_dim.div_ceil(64),
         }
     }

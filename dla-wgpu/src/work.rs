@@ -1,5 +1,7 @@
 //! What every pass of a planned call has to do at the least: bytes to move and operations to make.
 
+use dla_core::Backbone;
+
 use crate::plan::Plan;
 
 /// Work of one pass over a whole call.
@@ -16,10 +18,10 @@ impl Plan {
     /// The work of the pass named `pass`; none for an unknown name.
     ///
     /// ```
-    /// use dla_core::Dims;
+    /// use dla_core::{Backbone, Dims};
     /// use dla_wgpu::{Float, plan::{Limits, Plan}};
     /// let dims = Dims { batch: 1, tokens: 64, heads: 1, groups: 1, key_dim: 16, value_dim: 16, capacity: 2 };
-    /// let plan = Plan::new(dims, 64, Float::F32, Limits::PORTABLE)?;
+    /// let plan = Plan::new(dims, Backbone::Decay, 64, Float::F32, Limits::PORTABLE)?;
     /// assert_eq!(plan.work("readout").flop, 2 * 64 * 2 * 16 * 16);
     /// # Ok::<(), dla_core::Error>(())
     /// ```
@@ -37,6 +39,7 @@ impl Plan {
         let versions = all(self.workspace.versions);
         let states = self.arrays.states * self.segments.len() as u64;
         let lambda = rows * k * 4;
+        let delta = self.backbone == Backbone::Delta;
         let (bytes, flop) = match pass
             .trim_end_matches("_matrix")
             .trim_end_matches("_subgroup")
@@ -59,7 +62,16 @@ impl Plan {
             ),
             "chunk_output" => (
                 2 * key + 2 * value + lambda + slots + rows * dv * 4,
-                2 * rows * c * (dk + dv),
+                2 * rows * c * if delta { dv } else { dk + dv },
+            ),
+            "delta_probe" => (key + value, 2 * rows * c * (dk + dv)),
+            "score_delta" => (value + rows * 24, 2 * rows * c * (dv + c)),
+            "boundary_scan_delta" => (key + value + rows * 24, 0),
+            "delta_wy" => (key + rows * dk * 4, 4 * rows * c * dk),
+            "delta_read" => (2 * key + rows * (dk + c) * 4, 2 * rows * c * (2 * dk + c)),
+            "chunk_state_delta" => (
+                key + value + 2 * versions + rows * dk * 4,
+                4 * rows * k * dk * dv,
             ),
             "step" => (
                 2 * self.arrays.states * dims.tokens as u64,

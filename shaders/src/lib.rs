@@ -38,6 +38,17 @@ const TRACE: Part = part!("common/trace");
 const DECIDE: Part = part!("common/decide");
 const SLOTS: Part = part!("common/slots");
 const SCALARS: Part = part!("common/scalars");
+const PAIRS: Part = part!("common/pairs");
+const CHAIN: Part = part!("common/chain");
+const TILE: Part = part!("common/tile");
+const LEFT: Part = part!("common/left");
+const TRANSITION_DELTA: Part = part!("common/transition_delta");
+const QUERY_DECAY: Part = part!("common/query_decay");
+const QUERY_DELTA: Part = part!("common/query_delta");
+const QUERY_DECAY_MATRIX: Part = part!("common/query_decay_matrix");
+const QUERY_DELTA_MATRIX: Part = part!("common/query_delta_matrix");
+const MIX_DECAY: Part = part!("common/mix_decay");
+const MIX_DELTA: Part = part!("common/mix_delta");
 const ORDER: Part = part!("common/order");
 const COLUMNS_4: Part = part!("common/columns4");
 const COLUMNS_1: Part = part!("common/columns1");
@@ -78,12 +89,22 @@ macro_rules! passes {
 passes! {
     /// Running log decay inside every chunk.
     CHUNK_DECAY = "chunk_decay" Nothing [];
+    /// The gated delta rule's mixing inside every chunk.
+    DELTA_WY = "delta_wy" Nothing [TILE, PAIRS];
+    /// What queries read under the gated delta rule.
+    DELTA_READ = "delta_read" Nothing [TILE, LEFT];
+    /// What keys read under the gated delta rule.
+    DELTA_PROBE = "delta_probe" Nothing [TILE, LEFT];
     /// Scores for every place a state could begin in a chunk.
-    SCORE = "score" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE];
+    SCORE = "score" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS];
+    /// The same for the gated delta rule.
+    SCORE_DELTA = "score_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, TILE];
     /// Copies the newest states to where the scan carries them on.
     OPEN_STATE = "open_state" Nothing [SCALARS];
     /// Follows the chain of states through the chunks.
-    BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE];
+    BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN];
+    /// The same for the gated delta rule.
+    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
     /// The capacity rule over scalars; writes the slot map.
     COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, ORDER];
     /// The same with one subgroup a sequence.
@@ -92,13 +113,21 @@ passes! {
     CHUNK_STATE = "chunk_state" Nothing [COLUMNS_4, SLOTS];
     /// The same where a value's width is not a multiple of four.
     CHUNK_STATE_ANY = "chunk_state" Nothing [COLUMNS_1, SLOTS];
+    /// The same for the gated delta rule.
+    CHUNK_STATE_DELTA = "chunk_state_delta" Nothing [SLOTS];
     /// What tokens read from the states their chunk was entered with.
-    READOUT = "readout" Nothing [SLOTS];
-    /// The same by cooperative matrices.
-    READOUT_MATRIX = "readout_matrix" Matrix [SLOTS];
+    READOUT = "readout" Nothing [SLOTS, QUERY_DECAY];
+    /// The same for the gated delta rule.
+    READOUT_DELTA = "readout" Nothing [SLOTS, QUERY_DELTA];
+    /// READOUT by cooperative matrices.
+    READOUT_MATRIX = "readout_matrix" Matrix [SLOTS, QUERY_DECAY_MATRIX];
+    /// READOUT_DELTA by cooperative matrices.
+    READOUT_DELTA_MATRIX = "readout_matrix" Matrix [SLOTS, QUERY_DELTA_MATRIX];
     /// The attention form inside a chunk.
-    CHUNK_OUTPUT = "chunk_output" Nothing [SLOTS];
-    /// The same by cooperative matrices.
+    CHUNK_OUTPUT = "chunk_output" Nothing [SLOTS, MIX_DECAY];
+    /// The same for the gated delta rule.
+    CHUNK_OUTPUT_DELTA = "chunk_output" Nothing [SLOTS, MIX_DELTA];
+    /// CHUNK_OUTPUT by cooperative matrices.
     CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
     /// The recurrence token by token, where a value's width is a multiple of four.
     STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];

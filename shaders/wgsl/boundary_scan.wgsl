@@ -10,7 +10,6 @@
 @group(0) @binding(8) var<storage, read_write> open: array<f32>;            // [B H, Dk Dv + 1]
 @group(0) @binding(9) var<storage, read_write> trace: array<vec2<u32>>;     // [B H, T] (score, event)
 
-const PAIRS: u32 = CHUNK * (CHUNK - 1u) / 2u;
 const BLOCK: u32 = 8u;                       // tokens of the entered state's part done at once
 // A thread owns one column of the state and every ROWS-th row: columns rounded up to a power of two.
 const COLUMNS: u32 = select(select(select(256u, 128u, VALUE_DIM <= 128u), 64u, VALUE_DIM <= 64u), 32u, VALUE_DIM <= 32u);
@@ -21,18 +20,8 @@ var<workgroup> partial: array<f32, 256u * 5u>;           // a quarter of the sum
 var<workgroup> a: array<f32, CHUNK>;
 var<workgroup> s2: array<f32, CHUNK>;
 var<workgroup> begun: array<f32, CHUNK>;                 // R_t0
-var<workgroup> next: array<u32, CHUNK>;
-var<workgroup> entered: array<f32, CHUNK>;               // scores against the entered state
 var<workgroup> products: array<f32, BLOCK + 1u>;         // k_t' S v_t of the block, and |S|^2
 var<workgroup> n2: f32;
-var<workgroup> has_open: u32;
-var<workgroup> stop: u32;                                // first boundary, or the chunk's valid length
-var<workgroup> starts: array<u32, 2>;                    // tokens that open a state, 64 bits
-var<workgroup> carried_from: u32;                        // first token of the state open at the end, CHUNK: it is the entered one
-
-fn pair(t: u32, p: u32) -> u32 {
-    return t * (t - 1u) / 2u + p;
-}
 
 fn stage_keys(sequence: u32, first: u32, count: u32, lane: u32) {
     for (var e = lane; e < KEY_DIM * BLOCK; e += 256u) {
@@ -125,49 +114,6 @@ fn scan_block(sequence: u32, first: u32, block: u32, count: u32, refresh: bool) 
         }
         n2 = joined_norm(moved, c, s2[t]);
     }
-}
-
-// One thread: follows next from the first boundary on.
-fn follow(valid: u32) {
-    starts[0] = 0u;
-    starts[1] = 0u;
-    var p = stop;
-    while (p < valid) {
-        starts[p / 32u] |= 1u << (p % 32u);
-        p = next[p];
-    }
-    carried_from = start_before(valid);
-}
-
-// The latest start before t, or CHUNK if none is in this chunk.
-fn start_before(t: u32) -> u32 {
-    var low = starts[0];
-    var high = starts[1];
-    if (t < 32u) {
-        low &= (1u << t) - 1u;
-        high = 0u;
-    } else if (t < 64u) {
-        high &= (1u << (t - 32u)) - 1u;
-    }
-    if (high != 0u) {
-        return 32u + firstLeadingBit(high);
-    }
-    return select(CHUNK, firstLeadingBit(low), low != 0u);
-}
-
-fn record(sequence: u32, first: u32, cell: u32, t: u32) {
-    let p = start_before(t);
-    var i = 0.0;
-    var boundary = true;
-    if (p < CHUNK) {
-        i = scores[cell * PAIRS + pair(t, p)];
-        boundary = decide(sequence, first + t, i);
-    } else if (has_open != 0u || t > 0u) {
-        i = entered[t];
-        boundary = decide(sequence, first + t, i);
-    }
-    let at = sequence * params.tokens + first + t;
-    trace[at] = vec2<u32>(bitcast<u32>(i), with_boundary(trace[at].y, boundary));
 }
 
 // The open state at the chunk's end: e^{A_C} S (if it goes on) plus its tokens from `from` on.

@@ -1,19 +1,15 @@
 // The attention form inside a chunk, on top of what readout carried in:
-// o_t = carried_t + sum_{s <= t} lambda_{t, rank_t(s)} e^{A_t - A_s} (q_t.k_s) v_s (docs/algorithm.md, Chunkwise form).
-@group(0) @binding(3) var<storage, read> q: array<io>;                      // [B, T, G, Dk]
-@group(0) @binding(4) var<storage, read> k: array<io>;                      // [B, T, G, Dk]
-@group(0) @binding(5) var<storage, read> v: array<io>;                      // [B, T, H, Dv]
-@group(0) @binding(6) var<storage, read> control: array<f32>;               // [B, T, H, 2 + K]
-@group(0) @binding(7) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
+// o_t = carried_t + sum_{s <= t} lambda_{t, rank_t(s)} mix_ts v_s (docs/algorithm.md, Chunkwise form), where mix is the
+// backbone's: common/mix_decay.wgsl, common/mix_delta.wgsl.
+@group(0) @binding(6) var<storage, read> v: array<io>;                      // [B, T, H, Dv]
+@group(0) @binding(7) var<storage, read> control: array<f32>;               // [B, T, H, 2 + K]
 @group(0) @binding(8) var<storage, read> slots: array<vec4<u32>>;           // [B H, chunks, C]
 @group(0) @binding(9) var<storage, read> carried: array<f32>;               // [B H, chunks, C, Dv]
 @group(0) @binding(10) var<storage, read_write> o: array<io>;               // [B, T, H, Dv]
 
-const TILE: u32 = 16u;       // sources, and columns of q and k, staged at once
+const TILE: u32 = 16u;       // sources staged at once
 const TILES_ACROSS: u32 = (VALUE_DIM + 63u) / 64u;
 
-var<workgroup> queries: array<f32, TILE * 64u>;    // [TILE][64 tokens]
-var<workgroup> keys: array<f32, TILE * 17u>;       // [TILE sources][17]
 var<workgroup> weights: array<f32, TILE * 64u>;    // [TILE sources][64 tokens]
 var<workgroup> values: array<f32, TILE * 64u>;     // [TILE sources][64 columns]
 
@@ -33,40 +29,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let y = lane / 16u;
     var sum: array<vec4<f32>, 4>;
     for (var source = 0u; source < valid; source += TILE) {
-        // 1. Scores of 64 tokens against 16 sources: thread (x, y) has tokens y + 16 r against source x.
-        var dots = vec4<f32>();
-        for (var column = 0u; column < KEY_DIM; column += TILE) {
-            workgroupBarrier();
-            for (var e = lane; e < TILE * 64u; e += 256u) {
-                let t = e / TILE;
-                let d = column + e % TILE;
-                var query = 0.0;
-                if (t < valid && d < KEY_DIM) {
-                    query = f32(q[key_at(sequence, first + t) + d]);
-                }
-                queries[(e % TILE) * 64u + t] = query;
-            }
-            let d = column + x;
-            var key = 0.0;
-            if (source + y < valid && d < KEY_DIM) {
-                key = f32(k[key_at(sequence, first + source + y) + d]);
-            }
-            keys[y * 17u + x] = key;
-            workgroupBarrier();
-            for (var i = 0u; i < TILE; i++) {
-                let line = i * 64u + y;
-                dots += keys[x * 17u + i] * vec4<f32>(queries[line], queries[line + 16u], queries[line + 32u], queries[line + 48u]);
-            }
-        }
-        // 2. Read weights and decays.
+        // 1. What 64 tokens mix from 16 sources: thread (x, y) has tokens y + 16 r against source x.
+        let mixed = mix(sequence, chunk, source, valid, lane);
+        workgroupBarrier();
+        // 2. Read weights.
         for (var r = 0u; r < 4u; r++) {
             let t = y + 16u * r;
             let s = source + x;
             var w = 0.0;
             if (t < valid && s <= t) {
                 let rank = rank_of_token(slots[cell * CHUNK + t], s);
-                w = control[control_at(sequence, first + t) + 2u + rank]
-                    * exp(decay[cell * CHUNK + t] - decay[cell * CHUNK + s]) * dots[r];
+                w = control[control_at(sequence, first + t) + 2u + rank] * mixed[r];
             }
             weights[x * 64u + t] = w;
         }

@@ -25,13 +25,14 @@ fn enter(sequence: u32, chunk: u32, valid: u32) {
     }
 }
 
-// A place that took tokens or merged in this chunk holds a new version; the others only decayed.
+// A place that took tokens or merged in this chunk holds a new version; the others only decayed, but for the delta
+// rule, whose transition changes every matrix.
 fn leave(sequence: u32, chunk: u32, entered: u32, total: f32) {
     for (var i = 0u; i < count; i++) {
         let p = place[i];
         let end = select(128u, begin[min(i + 1u, CAPACITY - 1u)], i + 1u < count);
         let states = select(0u, min(end, entered) - min(begin[i], entered), begin[i] < entered);
-        if (end > 64u || states > 1u) {
+        if (DELTA || end > 64u || states > 1u) {
             version[p] = chunk + 1u;
             stale[p] = 0.0;
         } else {

@@ -1,6 +1,6 @@
 // What every token reads from the states its chunk was entered with:
-// carried_t = sum_i lambda_{t, rank_t(i)} e^{A_t} q_t' S_i, one tiled product a state (docs/algorithm.md, Chunkwise form).
-@group(0) @binding(3) var<storage, read> q: array<io>;                      // [B, T, G, Dk]
+// carried_t = sum_i lambda_{t, rank_t(i)} e^{A_t} q_t' S_i, one tiled product a state (docs/algorithm.md, Chunkwise form);
+// with q~_t instead of e^{A_t} q_t for the delta rule.
 @group(0) @binding(4) var<storage, read> control: array<f32>;               // [B, T, H, 2 + K]
 @group(0) @binding(5) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> slots: array<vec4<u32>>;           // [B H, chunks, C]
@@ -40,8 +40,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             var w = 0.0;
             if (lane < valid) {
                 let rank = rank_of_entered(slots[cell * CHUNK + lane], i);
-                w = control[control_at(sequence, first + lane) + 2u + rank]
-                    * exp(decay[cell * CHUNK + lane] + bitcast<f32>(record.y));
+                w = control[control_at(sequence, first + lane) + 2u + rank];
+                if (!DELTA) {
+                    w *= exp(decay[cell * CHUNK + lane] + bitcast<f32>(record.y));
+                }
             }
             weight[lane] = w;
         }
@@ -50,11 +52,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             for (var e = lane; e < TILE * 64u; e += 256u) {
                 let t = e / TILE;
                 let d = row + e % TILE;
-                var query = 0.0;
+                var scaled = 0.0;
                 if (t < valid && d < KEY_DIM) {
-                    query = weight[t] * f32(q[key_at(sequence, first + t) + d]);
+                    scaled = weight[t] * query(sequence, chunk, t, d);
                 }
-                queries[(e % TILE) * 64u + t] = query;
+                queries[(e % TILE) * 64u + t] = scaled;
                 let column = across + e % 64u;
                 var m = 0.0;
                 if (row + e / 64u < KEY_DIM && column < VALUE_DIM) {

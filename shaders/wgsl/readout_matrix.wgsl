@@ -3,7 +3,6 @@
 //
 // For one state after the other the weighted queries lambda e^{A_t} q_t and the state's version are laid out in workgroup
 // memory as the factors; the next version is on its way meanwhile.
-@group(0) @binding(3) var<storage, read> q: array<vec4<f16>>;               // [B, T, G, Dk / 4]
 @group(0) @binding(4) var<storage, read> control: array<f32>;               // [B, T, H, 2 + K]
 @group(0) @binding(5) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> slots: array<vec4<u32>>;           // [B H, chunks, C]
@@ -45,8 +44,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (t < valid) {
             let i = e / 64u;
             let rank = rank_of_entered(slots[cell * CHUNK + t], i);
-            w = control[control_at(sequence, first + t) + 2u + rank]
-                * exp(decay[cell * CHUNK + t] + bitcast<f32>(entries[entry + 1u + i].y));
+            w = control[control_at(sequence, first + t) + 2u + rank];
+            if (!DELTA) {
+                w *= exp(decay[cell * CHUNK + t] + bitcast<f32>(entries[entry + 1u + i].y));
+            }
         }
         weight[e] = w;
     }
@@ -54,9 +55,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let half = lane % 2u * OWN;
     var queries: array<vec4<f16>, OWN>;
     if (token < valid) {
-        let source = key_at(sequence, first + token) / 4u + half;
         for (var d = 0u; d < OWN; d++) {
-            queries[d] = q[source + d];
+            queries[d] = query(sequence, chunk, token, half + d);
         }
     }
     // Of a version, 8 rows of 16 quadruples at a time: this thread's row and quadruple.

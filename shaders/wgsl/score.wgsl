@@ -10,7 +10,6 @@
 @group(0) @binding(7) var<storage, read_write> scores: array<f32>;   // [B H, chunks, C (C - 1) / 2] score of t against a state begun at p
 @group(0) @binding(8) var<storage, read_write> sums: array<f32>;     // [B H, chunks, 3, C] R_t0, |s_t|^2, next boundary after p
 
-const PAIRS: u32 = CHUNK * (CHUNK - 1u) / 2u;
 const TILE: u32 = 16u;       // key or value columns staged at once
 const PITCH: u32 = 17u;      // their row length in workgroup memory, odd to spread the banks
 
@@ -18,10 +17,6 @@ var<workgroup> rows: array<f32, CHUNK * PITCH>;
 var<workgroup> gram: array<f32, PAIRS + 1u>;
 var<workgroup> a: array<f32, CHUNK>;
 var<workgroup> s2: array<f32, CHUNK>;
-
-fn pair(t: u32, p: u32) -> u32 {
-    return t * (t - 1u) / 2u + p;
-}
 
 fn stage(values: bool, sequence: u32, first: u32, valid: u32, column: u32, lane: u32) {
     let width = select(KEY_DIM, VALUE_DIM, values);

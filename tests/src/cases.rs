@@ -15,6 +15,8 @@ pub struct Case {
     pub tau: f32,
     /// Decay of every token is drawn between 0 and this.
     pub decay: f32,
+    /// Write strength of every token is drawn between 0 and this (delta rule); up to 2, where the transition reflects.
+    pub beta: f32,
     /// Tokens in a row that resemble each other, so that states hold more than one token; 1: none do.
     pub run: usize,
     /// Tokens of the batch items, where they differ.
@@ -198,6 +200,7 @@ impl Case {
             config: Config::new(Backbone::Decay),
             tau: 1.0,
             decay: 0.1,
+            beta: 1.0,
             run: 4,
             lengths: None,
             info_tolerance: 1e-4,
@@ -230,7 +233,11 @@ impl Case {
                     .map(|_| -self.decay * draw.uniform())
                     .collect()
             }),
-            beta: delta.then(|| (0..dims.token_heads()).map(|_| draw.uniform()).collect()),
+            beta: delta.then(|| {
+                (0..dims.token_heads())
+                    .map(|_| self.beta * draw.uniform())
+                    .collect()
+            }),
             lambda: (0..dims.lambda_len())
                 .map(|_| 0.5 + draw.uniform())
                 .collect(),
@@ -283,10 +290,53 @@ pub const fn dims(
     }
 }
 
+/// The gated delta rule through the sizes and settings that its own passes care for.
+fn delta_cases() -> Vec<Case> {
+    let base =
+        |name, sizes| Case::new(name, dims(sizes)).with(|c| c.config.backbone = Backbone::Delta);
+    vec![
+        base("delta", [1, 100, 2, 1, 16, 16, 4]),
+        base("delta_one_token", [1, 1, 2, 2, 8, 8, 3]),
+        base("delta_no_tokens", [1, 0, 2, 1, 8, 8, 3]),
+        base("delta_chunk_minus_one", [1, 63, 2, 1, 8, 12, 5]),
+        base("delta_one_chunk", [1, 64, 2, 1, 8, 12, 5]),
+        base("delta_chunk_plus_one", [1, 65, 2, 1, 8, 12, 5]),
+        base("delta_thousand", [1, 1000, 1, 1, 16, 16, 6]),
+        base("delta_long", [1, 3000, 1, 1, 32, 8, 30]).with(|c| c.run = 2),
+        base("delta_groups", [2, 130, 6, 3, 20, 24, 5]),
+        base("delta_odd_sizes", [1, 150, 3, 1, 37, 21, 7]),
+        base("delta_wide", [1, 70, 1, 1, 256, 256, 3]),
+        base("delta_tall", [1, 140, 1, 1, 200, 5, 4]),
+        base("delta_paper_head", [1, 70, 1, 1, 128, 64, 30]).with(|c| c.run = 2),
+        base("delta_head", [1, 200, 2, 1, 128, 128, 30]),
+        base("delta_capacity_1", [1, 120, 2, 1, 16, 16, 1]),
+        base("delta_capacity_64", [1, 300, 1, 1, 8, 8, 64]).with(|c| c.run = 1),
+        base("delta_every_token", [1, 200, 2, 1, 16, 16, 8]).with(|c| {
+            c.tau = 0.0;
+            c.run = 1;
+        }),
+        base("delta_no_boundary", [1, 200, 2, 1, 16, 16, 8]).with(|c| c.tau = f32::INFINITY),
+        base("delta_strong_decay", [1, 300, 2, 1, 16, 16, 6]).with(|c| c.decay = 24.0),
+        base("delta_reflecting", [1, 200, 2, 1, 16, 12, 6]).with(|c| c.beta = 2.0),
+        base("delta_unequal_lengths", [4, 150, 2, 1, 12, 10, 5])
+            .with(|c| c.lengths = Some(vec![150, 0, 77, 64])),
+        base("delta_norm_none", [1, 130, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
+        base("delta_oldest", [1, 260, 2, 1, 12, 12, 5])
+            .with(|c| c.config.merge = MergeCost::Oldest),
+        base("delta_ward", [1, 130, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Ward),
+        base("delta_single", [1, 130, 2, 1, 16, 12, 5])
+            .with(|c| c.config.schedule = Schedule::Single),
+        base("delta_fixed", [1, 200, 2, 1, 16, 12, 5])
+            .with(|c| c.config.schedule = Schedule::Fixed { block: 7 }),
+        base("delta_fenwick", [2, 201, 2, 1, 16, 12, 9])
+            .with(|c| c.config.schedule = Schedule::Fenwick),
+    ]
+}
+
 /// The table: every size that has hurt somebody, and every setting at least once.
 pub fn cases() -> Vec<Case> {
     let base = |name, sizes| Case::new(name, dims(sizes));
-    vec![
+    let mut cases = vec![
         base("small", [1, 100, 2, 1, 16, 16, 4]),
         base("one_token", [1, 1, 2, 2, 8, 8, 3]),
         base("no_tokens", [1, 0, 2, 1, 8, 8, 3]),
@@ -326,31 +376,7 @@ pub fn cases() -> Vec<Case> {
         base("fixed", [1, 200, 2, 1, 16, 12, 5])
             .with(|c| c.config.schedule = Schedule::Fixed { block: 7 }),
         base("fenwick", [2, 201, 2, 1, 16, 12, 9]).with(|c| c.config.schedule = Schedule::Fenwick),
-    ]
-}
-
-/// The delta rule's part of the table.
-pub fn delta_cases() -> Vec<Case> {
-    let base =
-        |name, sizes| Case::new(name, dims(sizes)).with(|c| c.config.backbone = Backbone::Delta);
-    vec![
-        base("delta", [1, 130, 2, 1, 16, 16, 4]),
-        base("delta_one_token", [1, 1, 2, 2, 8, 8, 3]),
-        base("delta_groups", [2, 70, 6, 3, 20, 24, 5]),
-        base("delta_odd_sizes", [1, 80, 3, 1, 37, 21, 7]),
-        base("delta_wide", [1, 20, 1, 1, 256, 256, 3]),
-        base("delta_paper_head", [1, 70, 1, 1, 128, 64, 30]).with(|c| c.run = 2),
-        base("delta_capacity_1", [1, 70, 2, 1, 16, 16, 1]),
-        base("delta_every_token", [1, 100, 2, 1, 16, 16, 8]).with(|c| {
-            c.tau = 0.0;
-            c.run = 1;
-        }),
-        base("delta_strong_decay", [1, 130, 2, 1, 16, 16, 6]).with(|c| c.decay = 24.0),
-        base("delta_unequal_lengths", [3, 80, 2, 1, 12, 10, 5])
-            .with(|c| c.lengths = Some(vec![80, 0, 65])),
-        base("delta_norm_none", [1, 100, 2, 1, 16, 12, 5]).with(|c| c.config.norm = Norm::None),
-        base("delta_ward", [1, 130, 2, 1, 12, 12, 5]).with(|c| c.config.merge = MergeCost::Ward),
-        base("delta_fenwick", [1, 100, 2, 1, 16, 12, 8])
-            .with(|c| c.config.schedule = Schedule::Fenwick),
-    ]
+    ];
+    cases.extend(delta_cases());
+    cases
 }

@@ -80,9 +80,15 @@ impl Operator {
         supported(gpu, config, decider, options.float, steps)?;
         let limits = options.limits(gpu);
         let plan = if steps {
-            Plan::steps(*dims, options.float, limits)?
+            Plan::steps(*dims, config.backbone, options.float, limits)?
         } else {
-            Plan::new(*dims, options.chunk(), options.float, limits)?
+            Plan::new(
+                *dims,
+                config.backbone,
+                options.chunk(),
+                options.float,
+                limits,
+            )?
         };
         let spec = Spec {
             dims: *dims,
@@ -321,9 +327,8 @@ impl Bound<'_> {
 /// How many groups a pass has over a segment.
 type Count = fn(&Plan, &Segment) -> usize;
 
-const CELLS: Count = |plan, segment| plan.groups(segment).cell;
 const SEQUENCES: Count = |plan, segment| plan.groups(segment).sequence;
-const TILES: Count = |plan, segment| plan.groups(segment).chunk_state;
+const CHUNKS: Count = |plan, segment| plan.groups(segment).chunk;
 const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
 
 /// The passes of a segment in order, each with its number of groups.
@@ -341,31 +346,31 @@ fn step(spec: &Spec) -> Passes {
 
 /// The passes over chunks, in the variants that the device and the shape allow.
 fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
-    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, CELLS)];
+    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, CHUNKS)];
+    let compact = if spec.dims.capacity <= variant.subgroup {
+        &shaders::COMPACT_SUBGROUP
+    } else {
+        &shaders::COMPACT
+    };
+    let matrix = variant.cooperative_matrix && spec.fits_matrix();
+    if spec.config.backbone == Backbone::Delta {
+        passes.extend(delta_passes(spec, compact, matrix));
+        return passes;
+    }
     if spec.measure {
-        passes.push((&shaders::SCORE, CELLS));
+        passes.push((&shaders::SCORE, CHUNKS));
         passes.push((&shaders::OPEN_STATE, SEQUENCES));
         passes.push((&shaders::BOUNDARY_SCAN, SEQUENCES));
     }
-    let matrix = variant.cooperative_matrix && spec.fits_matrix();
-    let subgroups = spec.dims.capacity <= variant.subgroup;
-    passes.push((
-        if subgroups {
-            &shaders::COMPACT_SUBGROUP
-        } else {
-            &shaders::COMPACT
-        },
-        SEQUENCES,
-    ));
-    let quads = spec.dims.value_dim.is_multiple_of(4);
-    passes.push((
-        if quads {
-            &shaders::CHUNK_STATE
-        } else {
-            &shaders::CHUNK_STATE_ANY
-        },
-        TILES,
-    ));
+    passes.push((compact, SEQUENCES));
+    let chunk_state = if spec.dims.value_dim.is_multiple_of(4) {
+        &shaders::CHUNK_STATE
+    } else {
+        &shaders::CHUNK_STATE_ANY
+    };
+    passes.push((chunk_state, |plan, segment| {
+        plan.groups(segment).chunk_state
+    }));
     passes.push((
         if matrix {
             &shaders::READOUT_MATRIX
@@ -385,6 +390,33 @@ fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
     passes
 }
 
+/// The gated delta rule's passes after `chunk_decay`.
+fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Passes {
+    let mut passes: Passes = vec![(&shaders::DELTA_WY, CHUNKS), (&shaders::DELTA_READ, CHUNKS)];
+    if spec.measure {
+        passes.push((&shaders::DELTA_PROBE, |plan, segment| {
+            plan.groups(segment).delta_probe
+        }));
+        passes.push((&shaders::SCORE_DELTA, CHUNKS));
+        passes.push((&shaders::OPEN_STATE, SEQUENCES));
+        passes.push((&shaders::BOUNDARY_SCAN_DELTA, SEQUENCES));
+    }
+    passes.push((compact, SEQUENCES));
+    passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
+        plan.groups(segment).chunk_state_delta
+    }));
+    passes.push((
+        if matrix {
+            &shaders::READOUT_DELTA_MATRIX
+        } else {
+            &shaders::READOUT_DELTA
+        },
+        OUTPUTS,
+    ));
+    passes.push((&shaders::CHUNK_OUTPUT_DELTA, OUTPUTS));
+    passes
+}
+
 fn supported(
     gpu: &Gpu,
     config: &Config,
@@ -397,14 +429,6 @@ fn supported(
             Error::unsupported("op", "float", "f32 on this device", "f16")
                 .advise("the device lacks shader-f16; f32 computes the same"),
         );
-    }
-    if config.backbone == Backbone::Delta && !steps {
-        return Err(Error::unsupported(
-            "op",
-            "backbone",
-            "plain|decay",
-            config.backbone,
-        ));
     }
     if weighs_matrices(config, decider) && !steps {
         return Err(Error::unsupported(

@@ -3,7 +3,7 @@
 use dla_core::{Config, Dims, MergeCost};
 
 use crate::Gpu;
-use crate::plan::{CPU_LOOP_ITERATIONS, Limits};
+use crate::plan::{Limits, MAX_LOOP_ITERATIONS};
 use crate::spec::Float;
 
 /// How tokens are taken through the states.
@@ -63,8 +63,8 @@ impl Options {
         Limits {
             max_binding,
             workspace: self.workspace.unwrap_or(1 << 30).min(max_binding),
-            loop_iterations: match gpu.info().device_type {
-                wgpu::DeviceType::Cpu => CPU_LOOP_ITERATIONS,
+            iterations: match gpu.info().device_type {
+                wgpu::DeviceType::Cpu => MAX_LOOP_ITERATIONS,
                 _ => usize::MAX,
             },
         }

@@ -29,3 +29,19 @@ fn bits_below(starts: vec4<u32>, x: u32) -> u32 {
     let count = countOneBits(starts & mask);
     return count.x + count.y + count.z + count.w;
 }
+
+// The first bit of `starts` above x, or 128.
+fn next_start(starts: vec4<u32>, x: u32) -> u32 {
+    var word = (x + 1u) / 32u;
+    if (word < 4u) {
+        var bits = starts[word] & (0xffffffffu << ((x + 1u) % 32u));
+        while (bits == 0u && word < 3u) {
+            word++;
+            bits = starts[word];
+        }
+        if (bits != 0u) {
+            return word * 32u + firstTrailingBit(bits);
+        }
+    }
+    return 128u;
+}
