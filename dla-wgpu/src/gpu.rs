@@ -123,6 +123,25 @@ impl Gpu {
         pollster::block_on(Self::new(options))
     }
 
+    /// Waits for a call on this device, polling the device meanwhile.
+    ///
+    /// # Errors
+    /// The call's own, and [`Error::is_device`] where the device cannot be polled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn block_on<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        use std::task::{Context, Poll, Waker};
+        let mut call = std::pin::pin!(call);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(answer) = call.as_mut().poll(&mut context) {
+                return answer;
+            }
+            self.device()
+                .poll(wgpu::PollType::wait_indefinitely())
+                .map_err(|error| Error::device("gpu", "device", "finished work", error))?;
+        }
+    }
+
     /// Every adapter of this machine.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn adapters() -> Vec<wgpu::Adapter> {

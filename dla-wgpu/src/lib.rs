@@ -2,9 +2,11 @@
 //!
 //! [`Gpu`] holds a device, the host's or one of its own. [`Operator`](op::Operator) is the bare
 //! operator for one shape: it plans every dispatch and buffer beforehand, records into a borrowed
-//! command encoder and never submits. [`op::run`] is the whole journey for arrays in memory.
+//! command encoder and never submits. [`op::run_async`] is the whole journey for arrays in memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+// In a page wgpu's objects stay on one thread, and so does what shares them.
+#![cfg_attr(target_arch = "wasm32", allow(clippy::arc_with_non_send_sync))]
 
 mod gpu;
 pub mod op;

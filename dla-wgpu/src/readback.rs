@@ -1,5 +1,7 @@
 //! Reading buffers back without stopping the world.
 
+use std::fmt::Display;
+
 use dla_core::{Error, Result};
 
 use crate::Gpu;
@@ -30,43 +32,28 @@ impl Readback {
 
     /// The bytes, once the submission that holds the copy is done. Never blocks the thread.
     ///
-    /// On native somebody must poll the device meanwhile; [`Readback::wait`] does both.
-    pub async fn bytes(self) -> Result<Vec<u8>> {
+    /// Asks for them at once, so that several can be on their way together. On native somebody must
+    /// poll the device meanwhile; [`Readback::wait`] does both.
+    pub fn bytes(self) -> impl Future<Output = Result<Vec<u8>>> {
         let (sender, receiver) = oneshot();
         self.staging
             .slice(..)
             .map_async(wgpu::MapMode::Read, move |result| sender.send(result));
-        receiver
-            .await
-            .map_err(|error| Error::device("readback", "buffer", "mapped for reading", error))?;
-        self.take()
-    }
-
-    fn take(self) -> Result<Vec<u8>> {
-        let view = self.staging.slice(..).get_mapped_range();
-        let view =
-            view.map_err(|error| Error::device("readback", "buffer", "a mapped range", error))?;
-        Ok(view[..self.size as usize].to_vec())
+        let failed =
+            |expected, error: &dyn Display| Error::device("readback", "buffer", expected, error);
+        async move {
+            let mapped = receiver.await;
+            mapped.map_err(|error| failed("mapped for reading", &error))?;
+            let view = self.staging.slice(..).get_mapped_range();
+            let view = view.map_err(|error| failed("a mapped range", &error))?;
+            Ok(view[..self.size as usize].to_vec())
+        }
     }
 
     /// The bytes, polling the device until they are there.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn wait(self, gpu: &Gpu) -> Result<Vec<u8>> {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        self.staging
-            .slice(..)
-            .map_async(wgpu::MapMode::Read, move |result| {
-                // The receiver waits below; if it is gone nobody wants the answer.
-                let _ = sender.send(result);
-            });
-        gpu.device()
-            .poll(wgpu::PollType::wait_indefinitely())
-            .map_err(|error| Error::device("readback", "device", "finished work", error))?;
-        receiver
-            .recv()
-            .map_err(|error| Error::device("readback", "buffer", "an answer", error))?
-            .map_err(|error| Error::device("readback", "buffer", "mapped for reading", error))?;
-        self.take()
+        gpu.block_on(self.bytes())
     }
 }
 

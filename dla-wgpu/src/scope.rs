@@ -2,6 +2,12 @@
 
 use dla_core::{Error, Result};
 
+const FILTERS: [wgpu::ErrorFilter; 3] = [
+    wgpu::ErrorFilter::Internal,
+    wgpu::ErrorFilter::OutOfMemory,
+    wgpu::ErrorFilter::Validation,
+];
+
 /// Runs `create` and returns what it made, or the first error that the device raised meanwhile.
 pub(crate) async fn scoped<T>(
     device: &wgpu::Device,
@@ -9,16 +15,16 @@ pub(crate) async fn scoped<T>(
     argument: &'static str,
     create: impl FnOnce() -> T,
 ) -> Result<T> {
-    let filters = [
-        wgpu::ErrorFilter::Internal,
-        wgpu::ErrorFilter::OutOfMemory,
-        wgpu::ErrorFilter::Validation,
-    ];
-    let guards = filters.map(|filter| device.push_error_scope(filter));
-    let made = create();
+    let (made, answers) = {
+        let guards = FILTERS.map(|filter| device.push_error_scope(filter));
+        let made = create();
+        // Closed before anybody waits, for meanwhile other calls may go on, with errors of their own.
+        let answers: Vec<_> = guards.into_iter().rev().map(|guard| guard.pop()).collect();
+        (made, answers)
+    };
     let mut raised = None;
-    for guard in guards.into_iter().rev() {
-        raised = guard.pop().await.or(raised);
+    for answer in answers {
+        raised = answer.await.or(raised);
     }
     match raised {
         None => Ok(made),

@@ -9,14 +9,16 @@ use super::pack::{self, Piece};
 use crate::plan::{MAX_BATCH, Plan};
 use crate::{Gpu, Readback};
 
-/// Runs the operator on the device and waits for it.
+/// Runs the operator on the device. Never blocks the thread.
 ///
 /// Same arguments and answers as the reference; sequences of any length are cut into calls whose
 /// arrays the device can bind, with the states carried from one to the next.
 ///
+/// On native somebody must poll the device meanwhile; [`run`] does both.
+///
 /// # Errors
 /// As [`Operator::new`], and [`Error::is_input`] for arrays that do not fit `dims`.
-pub fn run(
+pub async fn run_async(
     gpu: &Gpu,
     dims: &Dims,
     config: &Config,
@@ -46,10 +48,25 @@ pub fn run(
                 batch,
                 tokens: (start, (start + tokens).min(dims.tokens)),
             };
-            pollster::block_on(whole.run_piece(gpu, &piece, options, &mut runner, &mut output))?;
+            whole
+                .run_piece(gpu, &piece, options, &mut runner, &mut output)
+                .await?;
         }
     }
     Ok(output)
+}
+
+/// [`run_async`], waiting for it.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn run(
+    gpu: &Gpu,
+    dims: &Dims,
+    config: &Config,
+    inputs: &Inputs<'_, f32>,
+    cache: Option<&Cache<f32>>,
+    options: &Options,
+) -> Result<Output<f32>> {
+    gpu.block_on(run_async(gpu, dims, config, inputs, cache, options))
 }
 
 fn empty_trace(dims: &Dims) -> Trace {
@@ -165,7 +182,9 @@ impl Whole<'_> {
         let scalars =
             Readback::record(gpu, &mut encoder, &runner.cache.scalars, bytes.scalars).await?;
         gpu.queue().submit([encoder.finish()]);
-        let o = pack::widened(&o.wait(gpu)?, options.float);
+        let (o, trace, states, scalars) =
+            (o.bytes(), trace.bytes(), states.bytes(), scalars.bytes());
+        let o = pack::widened(&o.await?, options.float);
         pack::scatter(
             piece,
             &o,
@@ -174,10 +193,10 @@ impl Whole<'_> {
             self.dims.heads * self.dims.value_dim,
         );
         let length = |b| self.inputs.length(self.dims, b);
-        let records: Vec<u32> = bytemuck::pod_collect_to_vec(&trace.wait(gpu)?);
+        let records: Vec<u32> = bytemuck::pod_collect_to_vec(&trace.await?);
         pack::trace_from_device(piece, self.dims, &records, length, &mut output.trace);
-        let states: Vec<f32> = bytemuck::pod_collect_to_vec(&states.wait(gpu)?);
-        let scalars: Vec<u32> = bytemuck::pod_collect_to_vec(&scalars.wait(gpu)?);
+        let states: Vec<f32> = bytemuck::pod_collect_to_vec(&states.await?);
+        let scalars: Vec<u32> = bytemuck::pod_collect_to_vec(&scalars.await?);
         let cache = pack::cache_from_device(&dims, self.config.schedule, &states, &scalars);
         self.put_cache(piece, cache, &mut output.cache);
         Ok(())
