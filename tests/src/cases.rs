@@ -48,6 +48,20 @@ pub struct Arrays {
 }
 
 impl Arrays {
+    /// The arrays of a call, copied; a replay is left out.
+    pub fn of(inputs: &Inputs<'_, f32>) -> Self {
+        Self {
+            q: inputs.q.to_vec(),
+            k: inputs.k.to_vec(),
+            v: inputs.v.to_vec(),
+            g: inputs.g.map(<[f32]>::to_vec),
+            beta: inputs.beta.map(<[f32]>::to_vec),
+            lambda: inputs.lambda.to_vec(),
+            tau: inputs.tau.to_vec(),
+            lengths: inputs.lengths.map(<[u32]>::to_vec),
+        }
+    }
+
     /// Borrowed, for one call.
     pub fn inputs<'a>(&'a self, replay: Option<&'a Decisions>) -> Inputs<'a, f32> {
         Inputs {

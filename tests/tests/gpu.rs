@@ -1,5 +1,7 @@
 //! Every GPU test, in one binary that shares a device.
 
+#[path = "gpu/golden.rs"]
+mod golden;
 #[path = "gpu/kinds.rs"]
 mod kinds;
 #[path = "gpu/operator.rs"]

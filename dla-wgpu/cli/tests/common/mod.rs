@@ -16,7 +16,12 @@ pub fn dla<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Out
 
 /// Runs `dla op --backend cpu`.
 pub fn op(input: &Path, output: &Path, more: &[&str]) -> Output {
-    let words = ["op", "--backend", "cpu", "--input"].map(Into::into);
+    op_on("cpu", input, output, more)
+}
+
+/// Runs `dla op --backend BACKEND`.
+pub fn op_on(backend: &str, input: &Path, output: &Path, more: &[&str]) -> Output {
+    let words = ["op", "--backend", backend, "--input"].map(Into::into);
     let paths = [input.as_os_str(), "--output".as_ref(), output.as_os_str()].map(Into::into);
     let more = more.iter().map(Into::into);
     dla(words
