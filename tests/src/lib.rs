@@ -2,5 +2,6 @@
 
 pub mod cases;
 pub mod gpu;
+pub mod kernels;
 pub mod rig;
 pub mod tolerance;

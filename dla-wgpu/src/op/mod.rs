@@ -5,7 +5,7 @@ mod options;
 mod pack;
 mod run;
 
-pub use operator::{Arrays, Bound, DeviceCache, Operator};
+pub use operator::{Arrays, Bound, DeviceCache, Operator, passes};
 pub use options::{Decider, Options, Path};
 #[cfg(not(target_arch = "wasm32"))]
 pub use run::run;

@@ -100,11 +100,7 @@ impl Operator {
             subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
-        let passes = if steps {
-            step(&spec)
-        } else {
-            chunk_passes(&spec, gpu.variant())
-        };
+        let passes = recorded(&spec, gpu.variant(), steps);
         let mut steps = Vec::new();
         for (pass, groups) in passes {
             let pipeline = gpu.pipeline(pass, &header).await?;
@@ -333,6 +329,21 @@ const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
 
 /// The passes of a segment in order, each with its number of groups.
 type Passes = Vec<(&'static Pass, Count)>;
+
+/// The passes that an operator of this specialisation records on such a device, in order: over chunks, or
+/// token by token in `steps`.
+pub fn passes(spec: &Spec, variant: Variant, steps: bool) -> Vec<&'static Pass> {
+    let recorded = recorded(spec, variant, steps);
+    recorded.into_iter().map(|(pass, _)| pass).collect()
+}
+
+fn recorded(spec: &Spec, variant: Variant, steps: bool) -> Passes {
+    if steps {
+        step(spec)
+    } else {
+        chunk_passes(spec, variant)
+    }
+}
 
 /// The one pass that walks tokens.
 fn step(spec: &Spec) -> Passes {

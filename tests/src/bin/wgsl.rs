@@ -1,0 +1,17 @@
+//! Prints the WGSL that browsers get, every pass under every setting, as a JSON list of `name` and `text`.
+
+use std::collections::HashSet;
+
+use dla_tests::kernels::Kernels;
+use serde_json::json;
+
+fn main() {
+    let mut seen = HashSet::new();
+    let shipped = [Kernels::Portable, Kernels::Steps].into_iter();
+    let sources: Vec<_> = shipped
+        .flat_map(Kernels::sources)
+        .filter(|source| seen.insert(source.text.clone()))
+        .map(|source| json!({ "name": source.name, "text": source.text }))
+        .collect();
+    println!("{}", serde_json::Value::from(sources));
+}

@@ -1,0 +1,175 @@
+//! The shipped WGSL as text: what each set of kernels compiles under a fixed list of settings, the same on
+//! every machine.
+
+use std::collections::HashSet;
+
+use dla_core::{Backbone, Config, Dims, MergeCost, Norm};
+use dla_shaders::Pass;
+use dla_wgpu::{Float, Spec, Variant, op};
+
+use crate::cases::dims;
+
+/// Which kernels run: what they need of a device, and the way through the states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernels {
+    /// Chunk by chunk in f32, with no optional feature.
+    Portable,
+    /// The same with subgroup operations.
+    Subgroups,
+    /// The same in f16.
+    Half,
+    /// The same with cooperative matrices.
+    Matrix,
+    /// Token by token in f32.
+    Steps,
+}
+
+/// One pass under one setting.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Setting and pass, for messages.
+    pub name: String,
+    /// The kernels that it is part of.
+    pub kernels: Kernels,
+    /// The pass.
+    pub pass: &'static Pass,
+    /// Its WGSL.
+    pub text: String,
+}
+
+impl Kernels {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Portable,
+        Self::Subgroups,
+        Self::Half,
+        Self::Matrix,
+        Self::Steps,
+    ];
+
+    /// Their name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Subgroups => "subgroups",
+            Self::Half => "f16",
+            Self::Matrix => "f16 matrices",
+            Self::Steps => "steps",
+        }
+    }
+
+    /// The element type of arrays.
+    pub fn float(self) -> Float {
+        match self {
+            Self::Half | Self::Matrix => Float::F16,
+            Self::Portable | Self::Subgroups | Self::Steps => Float::F32,
+        }
+    }
+
+    /// A device that runs them: the same for all machines.
+    fn variant(self) -> Variant {
+        let portable = matches!(self, Self::Portable | Self::Steps);
+        Variant {
+            f16: self.float() == Float::F16,
+            subgroup: if portable { 0 } else { 32 },
+            cooperative_matrix: self == Self::Matrix,
+            timestamps: false,
+        }
+    }
+
+    /// Every pass under every setting that these kernels take.
+    pub fn sources(self) -> Vec<Source> {
+        let steps = self == Self::Steps;
+        let mut sources = Vec::new();
+        for (setting, mut spec) in settings() {
+            spec.float = self.float();
+            spec.subgroup = self.variant().subgroup.max(1);
+            let weighs = spec.config.merge == MergeCost::Ward && !spec.replay;
+            let delta = spec.config.backbone == Backbone::Delta;
+            if ((weighs || delta) && !steps) || (self == Self::Matrix && !spec.fits_matrix()) {
+                continue;
+            }
+            if steps {
+                spec.chunk = 1;
+            }
+            let header = spec.header();
+            for pass in op::passes(&spec, self.variant(), steps) {
+                sources.push(Source {
+                    name: format!("{}, {setting}: {}", self.name(), pass.name),
+                    kernels: self,
+                    pass,
+                    text: pass.source(&header),
+                });
+            }
+        }
+        sources
+    }
+
+    /// A hash of all their sources (FNV-1a, 64 bits).
+    pub fn hash(self) -> u64 {
+        let sources = self.sources();
+        let bytes = sources.iter().flat_map(|source| source.text.bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// All kernels' sources, each text once.
+pub fn sources() -> Vec<Source> {
+    let mut seen = HashSet::new();
+    let all = Kernels::ALL.into_iter().flat_map(Kernels::sources);
+    all.filter(|source| seen.insert(source.text.clone()))
+        .collect()
+}
+
+/// The settings: every constant of the header at its usual value, its bounds, and what has hurt somebody.
+fn settings() -> Vec<(&'static str, Spec)> {
+    let spec = |sizes, change: &dyn Fn(&mut Spec)| {
+        let mut spec = usual(dims(sizes));
+        change(&mut spec);
+        spec
+    };
+    let with = |change| spec([1, 1, 4, 2, 16, 16, 8], change);
+    let sized = |sizes| spec(sizes, &|_| ());
+    vec![
+        ("usual", with(&|_| ())),
+        ("paper", sized([1, 1, 48, 1, 128, 64, 30])),
+        ("odd sizes", sized([1, 1, 3, 1, 37, 21, 7])),
+        ("wide", sized([1, 1, 1, 1, 256, 256, 3])),
+        ("narrow", sized([1, 1, 2, 1, 1, 1, 3])),
+        ("one state", sized([1, 1, 2, 1, 16, 16, 1])),
+        ("64 states", sized([1, 1, 1, 1, 8, 8, 64])),
+        ("chunks of 16", with(&|s| s.chunk = 16)),
+        ("chunks of 1", with(&|s| s.chunk = 1)),
+        ("no rms", with(&|s| s.config.norm = Norm::None)),
+        ("oldest", with(&|s| s.config.merge = MergeCost::Oldest)),
+        ("ward", with(&|s| s.config.merge = MergeCost::Ward)),
+        ("replay", with(&|s| s.replay = true)),
+        ("delta", with(&|s| s.config.backbone = Backbone::Delta)),
+        (
+            "paper replay",
+            spec([1, 1, 48, 1, 128, 64, 30], &|s| {
+                (s.replay, s.measure) = (true, false);
+            }),
+        ),
+        (
+            "paper delta",
+            spec([1, 1, 6, 6, 128, 128, 30], &|s| {
+                s.config.backbone = Backbone::Delta;
+            }),
+        ),
+    ]
+}
+
+fn usual(dims: Dims) -> Spec {
+    Spec {
+        dims,
+        config: Config::new(Backbone::Decay),
+        chunk: 64,
+        float: Float::F32,
+        replay: false,
+        measure: true,
+        subgroup: 1,
+    }
+}
