@@ -14,6 +14,7 @@ pub mod profile;
 mod readback;
 mod scope;
 mod spec;
+pub mod work;
 
 pub use gpu::{Gpu, GpuOptions, Variant};
 pub use readback::Readback;

@@ -17,7 +17,7 @@ pub const MAX_DISPATCH_TOKENS: usize = 4096;
 pub const MAX_DISPATCH_FLOP: u64 = 1 << 35;
 /// The most bytes of states that one dispatch of the token-by-token pass moves: a third of a second at 12 GB/s.
 pub const MAX_DISPATCH_BYTES: u64 = 1 << 32;
-/// The most loop iterations of one thread that walks tokens: Mesa's CPU driver leaves loops silently after 65,535.
+/// The most loop iterations of one thread on a CPU adapter: Mesa's leaves loops silently after 65,535.
 pub const MAX_LOOP_ITERATIONS: usize = 65_535;
 /// The most tokens of a chunk: the slot map keeps one bit for each in 64.
 pub const MAX_CHUNK: usize = 64;
@@ -42,7 +42,7 @@ impl Limits {
     pub const PORTABLE: Self = Self {
         max_binding: 128 << 20,
         workspace: 128 << 20,
-        iterations: MAX_LOOP_ITERATIONS,
+        iterations: usize::MAX,
     };
 }
 
@@ -219,7 +219,7 @@ impl Plan {
     pub fn steps(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
         let arrays = bindable_arrays(&dims, float, limits)?;
         let by_bytes = (MAX_DISPATCH_BYTES / (2 * arrays.states)) as usize;
-        let by_loops = MAX_LOOP_ITERATIONS / step_iterations(&dims);
+        let by_loops = limits.iterations / step_iterations(&dims);
         Ok(Self {
             dims,
             backbone,
@@ -374,12 +374,13 @@ fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
     let columns = dims.value_dim.next_power_of_two().max(32);
     let rows = dims.key_dim.div_ceil(256 / columns) + dims.key_dim.div_ceil(32);
     let scan = 2 * (chunk / 8 + 1) * (rows + 100);
+    let compact = chunk * (4 + 2 * dims.capacity);
     if backbone != Backbone::Delta {
-        return scan;
+        return scan.max(compact);
     }
     let tall = dims.key_dim.div_ceil(64);
     let state = 3 * dims.key_dim + chunk * (1 + 3 * tall) + 40 * tall;
-    scan.max(dims.capacity.div_ceil(2) * state)
+    scan.max(compact).max(dims.capacity.div_ceil(2) * state)
 }
 
 /// The grid of a dispatch of `groups` groups: rows of at most [`MAX_GROUPS`].
@@ -396,9 +397,7 @@ pub fn grid(groups: usize) -> (u32, u32) {
 /// Groups of each pass over one segment; the twin of the constants in the pass's WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// One thread a chunk.
-    pub chunk_decay: usize,
-    /// One group a chunk: score, delta_wy, delta_read and score_delta.
+    /// One group a chunk: chunk_decay, score, delta_wy, delta_read and score_delta.
     pub chunk: usize,
     /// One group a chunk and 64 columns of keys or values.
     pub delta_probe: usize,
@@ -417,7 +416,6 @@ impl Plan {
     pub fn groups(&self, segment: &Segment) -> Groups {
         let cells = self.dims.sequences() * segment.chunks;
         Groups {
-            chunk_decay: cells.div_ceil(64),
             chunk: cells,
             delta_probe: cells
                 * (self.dims.key_dim.div_ceil(64) + self.dims.value_dim.div_ceil(64)),
@@ -425,26 +423,6 @@ impl Plan {
             chunk_state: self.dims.sequences() * state_tiles(&self.dims),
             chunk_state_delta: self.dims.sequences() * self.dims.value_dim.div_ceil(16),
             output: cells * self.dims.value_dim.div_ceil(64),
-        }
-    }
-
-    /// Floating-point operations of a pass over the whole call, matrix work only; 0 for passes over scalars.
-    pub fn flop(&self, pass: &str) -> u64 {
-        let rows = self.dims.token_heads() as u64;
-        let (dk, dv) = (self.dims.key_dim as u64, self.dims.value_dim as u64);
-        let (chunk, k) = (self.chunk as u64, self.dims.capacity as u64);
-        match pass {
-            // Both triangles, as a matrix product would.
-            "score" | "delta_probe" => 2 * rows * chunk * (dk + dv),
-            "score_delta" => 2 * rows * chunk * (dv + chunk),
-            "delta_wy" => 2 * rows * chunk * 2 * dk,
-            "delta_read" => 2 * rows * chunk * (2 * dk + chunk),
-            "chunk_output" if self.backbone == Backbone::Delta => 2 * rows * chunk * dv,
-            "chunk_output" => 2 * rows * chunk * (dk + dv),
-            "chunk_state" => 2 * rows * dk * dv,
-            "chunk_state_delta" => 4 * rows * k * dk * dv,
-            "readout" => 2 * rows * k * dk * dv,
-            _ => 0,
         }
     }
 }
@@ -462,11 +440,10 @@ fn step_iterations(dims: &Dims) -> usize {
 }
 
 fn state_tiles(dims: &Dims) -> usize {
-    let columns = match dims.value_dim {
-        0..=16 => 16,
-        17..=32 => 32,
-        _ => 64,
+    let row = match dims.value_dim % 4 {
+        0 => dims.value_dim / 4,
+        _ => dims.value_dim,
     };
-    let rows = 4 * 256 / columns;
-    dims.key_dim.div_ceil(rows) * dims.value_dim.div_ceil(columns)
+    let across = if row <= 4 { 4 } else { 8 };
+    dims.key_dim.div_ceil(128 / across) * row.div_ceil(across)
 }

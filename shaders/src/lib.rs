@@ -109,8 +109,10 @@ passes! {
     COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, ORDER];
     /// The same with one subgroup a sequence.
     COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
-    /// The states at every chunk's entry.
-    CHUNK_STATE = "chunk_state" Nothing [SLOTS];
+    /// The states at every chunk's entry, where a value's width is a multiple of four.
+    CHUNK_STATE = "chunk_state" Nothing [COLUMNS_4, SLOTS];
+    /// The same where a value's width is not a multiple of four.
+    CHUNK_STATE_ANY = "chunk_state" Nothing [COLUMNS_1, SLOTS];
     /// The same for the gated delta rule.
     CHUNK_STATE_DELTA = "chunk_state_delta" Nothing [SLOTS];
     /// What tokens read from the states their chunk was entered with.

@@ -5,125 +5,141 @@
 // `states` is updated in place: final states are visited in time order, and a place is reused only by a state newer
 // than the one that absorbed what lay there. Every new matrix is also written to `versions`, for the chunks that read it.
 @group(0) @binding(3) var<storage, read> k: array<io>;                      // [B, T, G, Dk]
-@group(0) @binding(4) var<storage, read> v: array<io>;                      // [B, T, H, Dv]
+@group(0) @binding(4) var<storage, read> v: array<columns_io>;              // [B, T, H, Dv]
 @group(0) @binding(5) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> slots: array<vec4<u32>>;           // [B H, chunks, C]
 @group(0) @binding(7) var<storage, read> entries: array<vec2<u32>>;         // [B H, chunks + 1, 1 + K]
-@group(0) @binding(8) var<storage, read_write> states: array<f32>;          // [B H, K, Dk, Dv] by place
-@group(0) @binding(9) var<storage, read_write> versions: array<io>;         // [B H, chunks, K, Dk, Dv] by place, at each chunk's entry
+@group(0) @binding(8) var<storage, read_write> states: array<columns>;      // [B H, K, Dk, Dv] by place
+@group(0) @binding(9) var<storage, read_write> versions: array<columns_io>; // [B H, chunks, K, Dk, Dv] by place, at each chunk's entry
 
-const ROWS: u32 = 4u;                        // rows of the state that one thread keeps
-const COLUMNS: u32 = select(select(64u, 32u, VALUE_DIM <= 32u), 16u, VALUE_DIM <= 16u);
-const TILE_ROWS: u32 = ROWS * 256u / COLUMNS;
-const STAGED: u32 = 16u;                     // tokens staged at once
-const TILES_DOWN: u32 = (KEY_DIM + TILE_ROWS - 1u) / TILE_ROWS;
-const TILES_ACROSS: u32 = (VALUE_DIM + COLUMNS - 1u) / COLUMNS;
+// A group owns a tile of every state, a thread one value of it: four columns, or one where Dv is not a multiple of four.
+const ROW: u32 = VALUE_DIM / WIDTH;              // values of a row
+const ACROSS: u32 = select(8u, 4u, ROW <= 4u);
+const DOWN: u32 = 128u / ACROSS;
+const TILES_DOWN: u32 = (KEY_DIM + DOWN - 1u) / DOWN;
+const TILES_ACROSS: u32 = (ROW + ACROSS - 1u) / ACROSS;
 
-var<workgroup> keys: array<vec4<f32>, STAGED * TILE_ROWS / 4u>;   // e^{A_C - A_t} k_t, rows of the tile
-var<workgroup> values: array<f32, STAGED * COLUMNS>;              // v_t, columns of the tile
-var<workgroup> weight: array<f32, CHUNK>;                         // e^{A_C - A_t}
+var<workgroup> keys: array<f32, CHUNK * DOWN>;               // e^{A_C - A_t} k_t, rows of the tile
+var<workgroup> values: array<columns, CHUNK * ACROSS>;       // v_t, columns of the tile
+var<workgroup> from_place: array<u32, CAPACITY>;             // of the entered states
+var<workgroup> scale: array<f32, CAPACITY>;                  // their decay to the chunk's end since they were written
+var<workgroup> to_place: array<u32, CAPACITY>;               // of the final states
+var<workgroup> begins: array<u32, CAPACITY + 1u>;            // where they begin in the slot map; the last end is 64 + valid
 
-struct Tile {
+struct Thread {
     sequence: u32,
-    row: u32,         // the thread's first row of the state
-    first_row: u32,   // the group's
-    column: u32,
-    live: bool,       // the thread's column exists
+    first_row: u32,      // of the group's tile
+    first_column: u32,
+    down: u32,           // the thread's value in the tile
+    across: u32,
+    live: bool,          // it exists
+    element: u32,        // where it lies in a state
 }
 
-fn element(tile: Tile, r: u32) -> u32 {
-    return (tile.row + r) * VALUE_DIM + tile.column;
+fn read_state(thread: Thread, place: u32) -> columns {
+    if (thread.live) {
+        return states[(thread.sequence * CAPACITY + place) * KEY_DIM * ROW + thread.element];
+    }
+    return columns();
 }
 
-fn state_base(tile: Tile, place: u32) -> u32 {
-    return (tile.sequence * CAPACITY + place) * STATE;
-}
-
-fn read_state(tile: Tile, place: u32) -> vec4<f32> {
-    let base = state_base(tile, place);
-    var x = vec4<f32>();
-    for (var r = 0u; r < ROWS; r++) {
-        if (tile.row + r < KEY_DIM) {
-            x[r] = states[base + element(tile, r)];
+// Writes a matrix to its place, and to the versions of `chunk` if the segment has that one.
+fn write_state(thread: Thread, place: u32, chunk: u32, x: columns) {
+    if (thread.live) {
+        states[(thread.sequence * CAPACITY + place) * KEY_DIM * ROW + thread.element] = x;
+        if (chunk < params.chunks) {
+            write_version(thread, place, chunk, x);
         }
     }
-    return x;
 }
 
-fn write_version(tile: Tile, chunk: u32, place: u32, r: u32, x: f32) {
-    let row = cell_of(tile.sequence, chunk) * CAPACITY + place;
-    versions[row * STATE + element(tile, r)] = io(x);
-}
-
-fn write_state(sum: vec4<f32>, tile: Tile, place: u32, chunk: u32) {
-    let base = state_base(tile, place);
-    for (var r = 0u; r < ROWS; r++) {
-        if (tile.row + r < KEY_DIM) {
-            states[base + element(tile, r)] = sum[r];
-            if (chunk < params.chunks) {
-                write_version(tile, chunk, place, r, sum[r]);
-            }
-        }
+fn write_version(thread: Thread, place: u32, chunk: u32, x: columns) {
+    if (thread.live) {
+        let row = cell_of(thread.sequence, chunk) * CAPACITY + place;
+        versions[row * KEY_DIM * ROW + thread.element] = columns_io(x);
     }
 }
 
 // The versions that the first chunk is entered with.
-fn enter(tile: Tile) {
-    let at = entry_at(tile.sequence, 0u);
+fn enter(thread: Thread) {
+    let at = entry_at(thread.sequence, 0u);
     for (var i = 0u; i < entries[at].x; i++) {
         let place = entries[at + 1u + i].x & 255u;
-        for (var r = 0u; r < ROWS; r++) {
-            if (tile.live && tile.row + r < KEY_DIM) {
-                write_version(tile, 0u, place, r, states[state_base(tile, place) + element(tile, r)]);
-            }
-        }
+        write_version(thread, place, 0u, read_state(thread, place));
     }
 }
 
 // Places that only decayed: their matrices catch up at the segment's end.
-fn settle(tile: Tile) {
-    let at = entry_at(tile.sequence, params.chunks);
+fn settle(thread: Thread) {
+    let at = entry_at(thread.sequence, params.chunks);
     for (var i = 0u; i < entries[at].x; i++) {
         let entry = entries[at + 1u + i];
         let stale = bitcast<f32>(entry.y);
-        if (tile.live && stale != 0.0) {
-            let base = state_base(tile, entry.x & 255u);
-            for (var r = 0u; r < ROWS; r++) {
-                if (tile.row + r < KEY_DIM) {
-                    states[base + element(tile, r)] *= exp(stale);
-                }
-            }
+        if (stale != 0.0) {
+            let place = entry.x & 255u;
+            write_state(thread, place, params.chunks, exp(stale) * read_state(thread, place));
         }
     }
 }
 
-fn stage(tile: Tile, first: u32, block: u32, valid: u32, lane: u32) {
-    for (var e = lane; e < STAGED * TILE_ROWS / 4u; e += 256u) {
-        let t = block + e / (TILE_ROWS / 4u);
-        let row = tile.first_row + 4u * (e % (TILE_ROWS / 4u));
-        var x = vec4<f32>();
-        if (t < valid) {
-            let at = key_at(tile.sequence, first + t);
-            for (var r = 0u; r < 4u; r++) {
-                if (row + r < KEY_DIM) {
-                    x[r] = weight[t] * f32(k[at + row + r]);
-                }
-            }
-        }
-        keys[e] = x;
+// The decayed sum of entered states [begin, end), four on their way at a time.
+fn absorb(thread: Thread, begin: u32, end: u32) -> columns {
+    var sum = columns();
+    var i = begin;
+    for (; i + 4u <= end; i += 4u) {
+        let x0 = read_state(thread, from_place[i]);
+        let x1 = read_state(thread, from_place[i + 1u]);
+        let x2 = read_state(thread, from_place[i + 2u]);
+        let x3 = read_state(thread, from_place[i + 3u]);
+        sum += scale[i] * x0 + scale[i + 1u] * x1 + scale[i + 2u] * x2 + scale[i + 3u] * x3;
     }
-    for (var e = lane; e < STAGED * COLUMNS; e += 256u) {
-        let t = block + e / COLUMNS;
-        let column = tile.column - lane % COLUMNS + e % COLUMNS;
+    for (; i < end; i++) {
+        sum += scale[i] * read_state(thread, from_place[i]);
+    }
+    return sum;
+}
+
+// Lays out the chunk: its tokens' rows and columns, the entered and the final states. Returns how many are final.
+fn stage(thread: Thread, chunk: u32, valid: u32, lane: u32) -> u32 {
+    let first = chunk_token(chunk);
+    let cell = cell_of(thread.sequence, chunk) * CHUNK;
+    let total = decay[cell + CHUNK - 1u];
+    for (var e = lane; e < valid * DOWN; e += 128u) {
+        let t = e / DOWN;
+        let row = thread.first_row + e % DOWN;
         var x = 0.0;
-        if (t < valid && column < VALUE_DIM) {
-            x = f32(v[value_at(tile.sequence, first + t) + column]);
+        if (row < KEY_DIM) {
+            x = f32(k[key_at(thread.sequence, first + t) + row]);
+        }
+        keys[e] = exp(total - decay[cell + t]) * x;
+    }
+    for (var e = lane; e < valid * ACROSS; e += 128u) {
+        let column = thread.first_column + e % ACROSS;
+        var x = columns();
+        if (column < ROW) {
+            x = widen(v[token_head(thread.sequence, first + e / ACROSS) * ROW + column]);
         }
         values[e] = x;
     }
+    let entry = entry_at(thread.sequence, chunk);
+    for (var i = lane; i < CAPACITY; i += 128u) {
+        let record = entries[entry + 1u + i];
+        from_place[i] = record.x & 255u;
+        scale[i] = exp(bitcast<f32>(record.y) + total);
+        to_place[i] = entries[entry + ENTRY + 1u + i].x & 255u;
+    }
+    let starts = slots[cell + valid - 1u];
+    let final_states = bits_below(starts, 128u);
+    if (has_bit(starts, lane)) {
+        begins[bits_below(starts, lane)] = lane;
+    }
+    if (lane == 0u) {
+        begins[final_states] = 64u + valid;
+    }
+    return final_states;
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let at = group_index(group);
     let tiles = TILES_DOWN * TILES_ACROSS;
@@ -131,12 +147,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (sequence >= params.sequences) {
         return;
     }
-    let first_row = (at % tiles) / TILES_ACROSS * TILE_ROWS;
-    let column = (at % tiles) % TILES_ACROSS * COLUMNS + lane % COLUMNS;
-    let row = first_row + lane / COLUMNS * ROWS;
-    let tile = Tile(sequence, row, first_row, column, column < VALUE_DIM);
-    enter(tile);
-
+    let tile = at % tiles;
+    let first_row = tile / TILES_ACROSS * DOWN;
+    let first_column = tile % TILES_ACROSS * ACROSS;
+    let row = first_row + lane / ACROSS;
+    let column = first_column + lane % ACROSS;
+    let live = row < KEY_DIM && column < ROW;
+    let thread = Thread(sequence, first_row, first_column, lane / ACROSS, lane % ACROSS, live, row * ROW + column);
+    enter(thread);
     for (var chunk = 0u; chunk < params.chunks; chunk++) {
         let entry = entry_at(sequence, chunk);
         let entered = entries[entry].x;
@@ -144,61 +162,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (valid == 0u) {
             break;
         }
-        let first = chunk_token(chunk);
-        let cell = cell_of(sequence, chunk);
-        let starts = slots[cell * CHUNK + valid - 1u];
-        let total = decay[cell * CHUNK + CHUNK - 1u];
         workgroupBarrier();
-        for (var t = lane; t < CHUNK; t += 256u) {
-            weight[t] = exp(total - decay[cell * CHUNK + t]);
-        }
-
-        // Walks the final states and the chunk's tokens together, a staged block of tokens at a time.
-        var state = 0u;                       // index of the final state in time order
-        var begin = next_start(starts, 0xffffffffu);
-        var end = next_start(starts, begin);
-        var sum = vec4<f32>();
-        var opened = false;                   // the state's entered part is in sum
-        for (var block = 0u; block < valid; block += STAGED) {
-            workgroupBarrier();
-            stage(tile, first, block, valid, lane);
-            workgroupBarrier();
-            var t = block;
-            let stop = min(block + STAGED, valid);
-            while (tile.live && t < stop) {
-                if (!opened) {
-                    sum = vec4<f32>();
-                    let states_end = min(end, entered);
-                    let touched = end > 64u || states_end > begin + 1u;
-                    for (var i = begin; touched && i < states_end; i++) {
-                        let record = entries[entry + 1u + i];
-                        sum += exp(bitcast<f32>(record.y) + total) * read_state(tile, record.x & 255u);
-                    }
-                    opened = true;
-                    if (end <= 64u) {
-                        // Only entered states: done, the tokens are newer.
-                        if (touched) {
-                            write_state(sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
-                        }
-                        state++;
-                        begin = end;
-                        end = next_start(starts, begin);
-                        opened = false;
-                        continue;
-                    }
-                }
-                let i = t - block;
-                sum += values[i * COLUMNS + lane % COLUMNS] * keys[i * (TILE_ROWS / 4u) + lane / COLUMNS];
-                t++;
-                if (64u + t == end || t == valid) {
-                    write_state(sum, tile, entries[entry + ENTRY + 1u + state].x & 255u, chunk + 1u);
-                    state++;
-                    begin = end;
-                    end = next_start(starts, begin);
-                    opened = false;
-                }
+        let final_states = stage(thread, chunk, valid, lane);
+        workgroupBarrier();
+        for (var state = 0u; state < final_states; state++) {
+            let begin = begins[state];
+            let end = begins[state + 1u];
+            // Entered states lie below 64, tokens from there on.
+            let absorbed_end = min(end, entered);
+            if (end <= 64u && absorbed_end <= begin + 1u) {
+                continue;
             }
+            var sum = absorb(thread, begin, absorbed_end);
+            for (var t = max(begin, 64u); t < end; t++) {
+                sum += keys[(t - 64u) * DOWN + thread.down] * values[(t - 64u) * ACROSS + thread.across];
+            }
+            write_state(thread, to_place[state], chunk + 1u, sum);
         }
     }
-    settle(tile);
+    settle(thread);
 }

@@ -346,9 +346,7 @@ fn step(spec: &Spec) -> Passes {
 
 /// The passes over chunks, in the variants that the device and the shape allow.
 fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
-    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, |plan, segment| {
-        plan.groups(segment).chunk_decay
-    })];
+    let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, CHUNKS)];
     let compact = if spec.dims.capacity <= variant.subgroup {
         &shaders::COMPACT_SUBGROUP
     } else {
@@ -365,7 +363,12 @@ fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
         passes.push((&shaders::BOUNDARY_SCAN, SEQUENCES));
     }
     passes.push((compact, SEQUENCES));
-    passes.push((&shaders::CHUNK_STATE, |plan, segment| {
+    let chunk_state = if spec.dims.value_dim.is_multiple_of(4) {
+        &shaders::CHUNK_STATE
+    } else {
+        &shaders::CHUNK_STATE_ANY
+    };
+    passes.push((chunk_state, |plan, segment| {
         plan.groups(segment).chunk_state
     }));
     passes.push((
@@ -440,12 +443,7 @@ fn supported(
 
 async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
     let mut buffers = Vec::new();
-    for (name, bytes) in plan
-        .workspace
-        .each()
-        .into_iter()
-        .filter(|&(_, bytes)| bytes > 0)
-    {
+    for (name, bytes) in plan.workspace.each() {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         buffers.push((name, gpu.buffer(name, bytes, usage).await?));
     }

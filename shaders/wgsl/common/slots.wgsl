@@ -21,6 +21,15 @@ fn has_bit(starts: vec4<u32>, x: u32) -> bool {
     return ((starts[x / 32u] >> (x % 32u)) & 1u) != 0u;
 }
 
+// How many of the 128 bits lie below x.
+fn bits_below(starts: vec4<u32>, x: u32) -> u32 {
+    let at = vec4<u32>(0u, 32u, 64u, 96u);
+    let below = max(vec4<u32>(x), at) - at;
+    let mask = select((vec4<u32>(1u) << (below % 32u)) - 1u, vec4<u32>(0xffffffffu), below >= vec4<u32>(32u));
+    let count = countOneBits(starts & mask);
+    return count.x + count.y + count.z + count.w;
+}
+
 // The first bit of `starts` above x, or 128.
 fn next_start(starts: vec4<u32>, x: u32) -> u32 {
     var word = (x + 1u) / 32u;

@@ -1,5 +1,7 @@
 //! `dla bench`: timings by the device's clock, with bytes and operations counted.
 
+mod ceiling;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ use dla_wgpu::{Float, Gpu, GpuOptions};
 use half::f16;
 use serde_json::{Value, json};
 
+use self::ceiling::Ceiling;
 use crate::args::{Backend, BenchOp, Global};
 use crate::report::Report;
 
@@ -31,8 +34,15 @@ pub fn op(args: &BenchOp, global: &Global) -> Result<Report> {
         adapter: global.adapter.clone(),
         ..Default::default()
     })?;
-    let timing = pollster::block_on(Bench::new(&gpu, args)?.time(args.runs))?;
-    Ok(timing.report(&gpu, args))
+    let call = pollster::block_on(Bench::new(&gpu, args)?.time(args.runs))?;
+    let one = BenchOp {
+        tokens: 1,
+        tau: 0.0,
+        ..args.clone()
+    };
+    let step = pollster::block_on(Bench::new(&gpu, &one)?.time_steps(args.runs))?;
+    let ceiling = pollster::block_on(Ceiling::measure(&gpu))?;
+    Ok(call.report(&gpu, args, &step, &ceiling))
 }
 
 /// One operator with its buffers filled.
@@ -116,6 +126,22 @@ impl Bench {
         queue.write_buffer(&self.arrays.lengths, 0, &lengths);
     }
 
+    /// One-token steps with a full cache: every token a boundary that merges a pair.
+    async fn time_steps(&self, runs: usize) -> Result<StepTiming> {
+        let bound = self.operator.bind(&self.arrays, &self.cache).await?;
+        self.whole(&bound, 4 * self.operator.plan().dims.capacity)?;
+        let mut device = Vec::new();
+        let mut chained = Vec::new();
+        for _ in 0..runs {
+            chained.push(self.whole(&bound, CHAIN)? / CHAIN as u32);
+            device.push(self.profile(&bound).await?.1);
+        }
+        Ok(StepTiming {
+            device: median(device),
+            chained: median(chained),
+        })
+    }
+
     async fn time(&self, runs: usize) -> Result<Timing> {
         let bound = self.operator.bind(&self.arrays, &self.cache).await?;
         self.whole(&bound, 1)?;
@@ -126,19 +152,11 @@ impl Bench {
         let mut passes: BTreeMap<&'static str, Vec<Duration>> = BTreeMap::new();
         let mut spans = Vec::new();
         for _ in 0..runs {
-            let mut profile = Profile::new(&self.gpu, bound.passes()).await?;
-            let mut encoder = self
-                .gpu
-                .device()
-                .create_command_encoder(&Default::default());
-            bound.record_profiled(&mut encoder, Some(&mut profile));
-            let readback = profile.finish(&self.gpu, &mut encoder).await?;
-            self.gpu.queue().submit([encoder.finish()]);
-            let bytes = readback.wait(&self.gpu)?;
-            for (name, time) in profile.times(&self.gpu, &bytes) {
+            let (times, span) = self.profile(&bound).await?;
+            for (name, time) in times {
                 passes.entry(name).or_default().push(time);
             }
-            spans.push(profile.span(&self.gpu, &bytes));
+            spans.push(span);
         }
         let order = bound.names();
         Ok(Timing {
@@ -151,6 +169,26 @@ impl Bench {
             span: median(spans),
             wall: median(walls),
         })
+    }
+
+    /// One call by the device's clock: every pass, and from the first to the last.
+    async fn profile(
+        &self,
+        bound: &Bound<'_>,
+    ) -> Result<(BTreeMap<&'static str, Duration>, Duration)> {
+        let mut profile = Profile::new(&self.gpu, bound.passes()).await?;
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&Default::default());
+        bound.record_profiled(&mut encoder, Some(&mut profile));
+        let readback = profile.finish(&self.gpu, &mut encoder).await?;
+        self.gpu.queue().submit([encoder.finish()]);
+        let bytes = readback.wait(&self.gpu)?;
+        Ok((
+            profile.times(&self.gpu, &bytes),
+            profile.span(&self.gpu, &bytes),
+        ))
     }
 
     /// Wall time of one submission with `calls` calls, waited for.
@@ -194,6 +232,17 @@ impl Noise {
     }
 }
 
+/// Steps in one submission: long enough that submitting it weighs little.
+const CHAIN: usize = 256;
+
+/// One-token steps.
+struct StepTiming {
+    /// By the device's clock.
+    device: Duration,
+    /// Wall time of each in a chain of [`CHAIN`].
+    chained: Duration,
+}
+
 /// What was measured.
 struct Timing {
     plan: Plan,
@@ -204,11 +253,18 @@ struct Timing {
 }
 
 impl Timing {
-    fn report(&self, gpu: &Gpu, args: &BenchOp) -> Report {
+    fn report(&self, gpu: &Gpu, args: &BenchOp, step: &StepTiming, ceiling: &Ceiling) -> Report {
         let dims = self.plan.dims;
         let device = gpu.info().name;
+        let matrix_rate = if args.f32 {
+            ceiling.f32_flop
+        } else {
+            ceiling.matrix_flop
+        };
         let mut text = format!(
-            "{device}: B {} T {} H {} G {} Dk {} Dv {} K {}, chunk {}, {} segments\n\n{:<16}{:>10}{:>12}{:>12}{:>12}\n",
+            "{device}: B {} T {} H {} G {} Dk {} Dv {} K {}, chunk {}, {} segments, {} inputs\n\
+             ceilings measured here: {:.2} TB/s copied, {:.1} TFLOP/s f32, {:.1} TFLOP/s f16 matrix products\n\n\
+             {:<22}{:>9}{:>10}{:>11}{:>9}{:>10}{:>9}\n",
             dims.batch,
             dims.tokens,
             dims.heads,
@@ -218,11 +274,17 @@ impl Timing {
             dims.capacity,
             self.plan.chunk,
             self.plan.segments.len(),
+            if args.f32 { "f32" } else { "f16" },
+            ceiling.bytes / 1e12,
+            ceiling.f32_flop / 1e12,
+            ceiling.matrix_flop / 1e12,
             "pass",
             "ms",
+            "GB",
             "GFLOP",
+            "TB/s",
             "TFLOP/s",
-            "share"
+            "ceiling",
         );
         let mut rows = Vec::new();
         for name in &self.order {
@@ -231,27 +293,46 @@ impl Timing {
                 .get(name)
                 .copied()
                 .unwrap_or_default()
-                .as_secs_f64();
-            let flop = self.plan.flop(name) as f64;
-            let share = time / self.span.as_secs_f64().max(1e-12);
+                .as_secs_f64()
+                .max(1e-9);
+            let work = self.plan.work(name);
+            let rate = if name.ends_with("_matrix") {
+                matrix_rate
+            } else {
+                ceiling.f32_flop
+            };
+            let least = (work.bytes as f64 / ceiling.bytes).max(work.flop as f64 / rate);
             text += &format!(
-                "{name:<16}{:>10.3}{:>12.2}{:>12.2}{:>11.1}%\n",
+                "{name:<22}{:>9.3}{:>10.3}{:>11.2}{:>9.2}{:>10.2}{:>8.0}%\n",
                 time * 1e3,
-                flop / 1e9,
-                flop / time.max(1e-12) / 1e12,
-                share * 100.0
+                work.bytes as f64 / 1e9,
+                work.flop as f64 / 1e9,
+                work.bytes as f64 / time / 1e12,
+                work.flop as f64 / time / 1e12,
+                100.0 * least / time,
             );
-            rows.push(json!({ "pass": name, "ms": time * 1e3, "flop": flop }));
+            rows.push(json!({
+                "pass": name, "ms": time * 1e3, "bytes": work.bytes, "flop": work.flop, "share_of_ceiling": least / time,
+            }));
         }
         text += &format!(
-            "\nall passes {:.3} ms by the device's clock; one call submitted and waited for {:.3} ms\n",
-            self.span.as_secs_f64() * 1e3,
-            self.wall.as_secs_f64() * 1e3
+            "\nall passes {:.3} ms by the device's clock; one call submitted and waited for {:.3} ms\n\
+             one-token step, cache full: {:.1} us by the device's clock, {:.1} us each in a chain of {CHAIN}\n",
+            millis(self.span),
+            millis(self.wall),
+            millis(step.device) * 1e3,
+            millis(step.chained) * 1e3,
         );
         let json: Value = json!({
             "device": device, "f32": args.f32, "passes": rows,
-            "device_ms": self.span.as_secs_f64() * 1e3, "wall_ms": self.wall.as_secs_f64() * 1e3,
+            "device_ms": millis(self.span), "wall_ms": millis(self.wall),
+            "step_us": millis(step.device) * 1e3, "step_chained_us": millis(step.chained) * 1e3,
+            "ceiling": { "bytes_per_s": ceiling.bytes, "f32_flop_per_s": ceiling.f32_flop, "matrix_flop_per_s": ceiling.matrix_flop },
         });
         Report { text, json }
     }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
