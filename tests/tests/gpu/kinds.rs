@@ -2,7 +2,7 @@
 //! token by token.
 
 use dla_core::dla::recurrent;
-use dla_core::{Cache, Config, Dims, Output};
+use dla_core::{Backbone, Cache, Config, Dims, Output};
 use dla_tests::cases::{Arrays, Case, dims};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::rig::{GUARD, POISON, Rig};
@@ -316,7 +316,14 @@ fn kind_17_without_f16_an_error_says_so_and_f32_works() {
 #[test]
 fn kind_33_nan_and_infinity_reach_the_output_and_nothing_before() {
     let Some(gpu) = gpu() else { return };
-    let case = case("kind_33", [1, 60, 2, 1, 12, 8, 4]);
+    for backbone in [Backbone::Decay, Backbone::Delta] {
+        let mut case = case("kind_33", [1, 60, 2, 1, 12, 8, 4]);
+        case.config.backbone = backbone;
+        nan_and_infinity(gpu, &case);
+    }
+}
+
+fn nan_and_infinity(gpu: &Gpu, case: &Case) {
     let clean = case.arrays();
     let at = 37;
     let before = at * case.dims.heads * case.dims.value_dim;
@@ -331,8 +338,8 @@ fn kind_33_nan_and_infinity_reach_the_output_and_nothing_before() {
                     _ => arrays.v[before + 3] = bad,
                 }
                 let got = run(gpu, &case.dims, &case.config, &arrays, None, &options);
-                let expected = reference(&case, &arrays);
-                let what = format!("{bad} in {array}, {options:?}");
+                let expected = reference(case, &arrays);
+                let what = format!("{bad} in {array}, {:?}, {options:?}", case.config.backbone);
                 assert_eq!(
                     bits(&got.o[..before]),
                     bits(&untouched.o[..before]),
