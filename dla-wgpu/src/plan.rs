@@ -23,6 +23,8 @@ pub const MAX_LOOP_ITERATIONS: usize = 65_535;
 pub const MAX_CHUNK: usize = 64;
 /// Batch items of one call, as many as the lengths' uniform buffer holds.
 pub const MAX_BATCH: usize = 4096;
+/// Groups that keep a device busy while one token moves the states.
+pub const STEP_GROUPS: usize = 192;
 /// Groups along one dimension of a grid.
 pub const MAX_GROUPS: u32 = 65_535;
 
@@ -94,6 +96,8 @@ pub struct WorkspaceBytes {
     pub versions: u64,
     /// What is read from entered states, `[B·H, chunks, C, Dv]`, f32.
     pub carried: u64,
+    /// What a call's one token changed in the order, `[B·H, 3 + K]` words; 0 unless two passes step it.
+    pub changes: u64,
     /// The gated delta rule's own; all 0 for other backbones.
     pub delta: DeltaBytes,
 }
@@ -116,7 +120,7 @@ pub struct DeltaBytes {
 }
 
 impl WorkspaceBytes {
-    pub(crate) fn each(&self) -> [(&'static str, u64); 14] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 15] {
         let delta = &self.delta;
         [
             ("decay", self.decay),
@@ -127,6 +131,7 @@ impl WorkspaceBytes {
             ("entries", self.entries),
             ("versions", self.versions),
             ("carried", self.carried),
+            ("changes", self.changes),
             ("probes", delta.probes),
             ("probe_keys", delta.probe_keys),
             ("erase_keys", delta.erase_keys),
@@ -153,6 +158,9 @@ pub struct Plan {
     pub chunk: usize,
     /// Chunks that the workspace holds for each sequence.
     pub segment_chunks: usize,
+    /// Columns of a state that one group of the step passes moves: of four values, or of one where Dv is not a
+    /// multiple of four; a power of two.
+    pub slice: usize,
     /// The dispatches' segments in order; none when there are no tokens.
     pub segments: Vec<Segment>,
     /// The caller's arrays.
@@ -206,6 +214,7 @@ impl Plan {
             backbone,
             chunk,
             segment_chunks,
+            slice: columns(&dims).next_power_of_two(),
             segments: segments(dims.tokens, segment_chunks * chunk, Some(chunk)),
             arrays,
             workspace,
@@ -225,9 +234,25 @@ impl Plan {
             backbone,
             chunk: 1,
             segment_chunks: 0,
+            slice: columns(&dims).next_power_of_two(),
             segments: segments(dims.tokens, by_bytes.min(by_loops).max(1), None),
             arrays,
             workspace: WorkspaceBytes::default(),
+        })
+    }
+
+    /// Plans a call of one token that one pass decides and another one carries out, in slices of columns.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn step(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
+        Ok(Self {
+            slice: slice(&dims),
+            workspace: WorkspaceBytes {
+                changes: dims.sequences() as u64 * (3 + dims.capacity as u64) * 4,
+                ..Default::default()
+            },
+            ..Self::steps(dims, backbone, float, limits)?
         })
     }
 
@@ -328,6 +353,7 @@ fn workspace(
         entries: sequences * (chunks as u64 + 1) * (k + 1) * 8,
         versions: cells * k * d * float.bytes(),
         carried: cells * c * dims.value_dim as u64 * 4,
+        changes: 0,
         delta: if delta {
             delta_bytes(dims, float, c, cells)
         } else {
@@ -374,7 +400,7 @@ fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
     let columns = dims.value_dim.next_power_of_two().max(32);
     let rows = dims.key_dim.div_ceil(256 / columns) + dims.key_dim.div_ceil(32);
     let scan = 2 * (chunk / 8 + 1) * (rows + 100);
-    let compact = chunk * (4 + 2 * dims.capacity);
+    let compact = chunk * (4 + 4 * dims.capacity);
     if backbone != Backbone::Delta {
         return scan.max(compact);
     }
@@ -401,12 +427,14 @@ pub struct Groups {
     pub chunk: usize,
     /// One group a chunk and 64 columns of keys or values.
     pub delta_probe: usize,
-    /// One group a sequence: open_state, the boundary scans, compact and step.
+    /// One group a sequence: open_state, the boundary scans, compact, step and step_decide.
     pub sequence: usize,
     /// One group a tile of a state.
     pub chunk_state: usize,
     /// One group 16 columns of a state.
     pub chunk_state_delta: usize,
+    /// One group a slice of a state.
+    pub step_move: usize,
     /// One group a chunk and 64 columns: readout and chunk_output.
     pub output: usize,
 }
@@ -422,28 +450,40 @@ impl Plan {
             sequence: self.dims.sequences(),
             chunk_state: self.dims.sequences() * state_tiles(&self.dims),
             chunk_state_delta: self.dims.sequences() * self.dims.value_dim.div_ceil(16),
+            step_move: self.dims.sequences() * columns(&self.dims).div_ceil(self.slice),
             output: cells * self.dims.value_dim.div_ceil(64),
         }
     }
 }
 
-/// Loop iterations of one thread for one token of the step pass, at most; the twin of the constants in its WGSL.
+/// Loop iterations of one thread for one token of the step passes, at most; the twin of the constants in their WGSL.
 fn step_iterations(dims: &Dims) -> usize {
-    let row = if dims.value_dim.is_multiple_of(4) {
-        dims.value_dim / 4
-    } else {
-        dims.value_dim
-    };
-    let down = 256 / row.next_power_of_two();
-    let rows = dims.key_dim.div_ceil(down);
-    dims.capacity * (8 * rows + down + 32) + 256
+    let down = 256 / columns(dims).next_power_of_two();
+    let rows = dims.key_dim.div_ceil(down).max(8);
+    dims.capacity * (12 * rows + 32) + 256
+}
+
+/// The columns of a state: of four values, or of one where Dv is not a multiple of four.
+fn columns(dims: &Dims) -> usize {
+    match dims.value_dim % 4 {
+        0 => dims.value_dim / 4,
+        _ => dims.value_dim,
+    }
+}
+
+/// The widest slice that gives [`STEP_GROUPS`] groups, but at least 32 bytes.
+fn slice(dims: &Dims) -> usize {
+    let columns = columns(dims);
+    let narrowest = 8 * columns / dims.value_dim;
+    let mut slice = columns.next_power_of_two();
+    while slice > narrowest && dims.sequences() * columns.div_ceil(slice) < STEP_GROUPS {
+        slice /= 2;
+    }
+    slice
 }
 
 fn state_tiles(dims: &Dims) -> usize {
-    let row = match dims.value_dim % 4 {
-        0 => dims.value_dim / 4,
-        _ => dims.value_dim,
-    };
-    let across = if row <= 4 { 4 } else { 8 };
-    dims.key_dim.div_ceil(128 / across) * row.div_ceil(across)
+    let columns = columns(dims);
+    let across = if columns <= 4 { 4 } else { 8 };
+    dims.key_dim.div_ceil(128 / across) * columns.div_ceil(across)
 }

@@ -38,6 +38,8 @@ pub struct Spec {
     pub replay: bool,
     /// The schedule measures scores.
     pub measure: bool,
+    /// Columns of a state that one group of the step passes moves; see [`Plan::slice`](crate::plan::Plan::slice).
+    pub slice: usize,
     /// The device's smallest subgroup; read by passes that use subgroups.
     pub subgroup: usize,
 }
@@ -72,6 +74,7 @@ impl Spec {
             ("CAPACITY", self.dims.capacity),
             ("CHUNK", self.chunk),
             ("COST", cost),
+            ("SLICE", self.slice),
             ("SUBGROUP", self.subgroup),
         ];
         let switches = [

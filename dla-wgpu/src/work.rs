@@ -77,6 +77,8 @@ impl Plan {
                 2 * self.arrays.states * dims.tokens as u64,
                 4 * rows * k * dk * dv,
             ),
+            "step_decide" => (states / k, 4 * rows * dk * dv),
+            "step_move" => (2 * states, 4 * rows * k * dk * dv),
             _ => (0, 0),
         };
         Work { bytes, flop }

@@ -49,7 +49,12 @@ const QUERY_DECAY_MATRIX: Part = part!("common/query_decay_matrix");
 const QUERY_DELTA_MATRIX: Part = part!("common/query_delta_matrix");
 const MIX_DECAY: Part = part!("common/mix_decay");
 const MIX_DELTA: Part = part!("common/mix_delta");
+const CHANGE: Part = part!("common/change");
+const CHANGES: Part = part!("common/changes");
 const ORDER: Part = part!("common/order");
+const ROWS: Part = part!("common/rows");
+const JUDGE: Part = part!("common/judge");
+const MOVE: Part = part!("common/move");
 const COLUMNS_4: Part = part!("common/columns4");
 const COLUMNS_1: Part = part!("common/columns1");
 
@@ -106,7 +111,7 @@ passes! {
     /// The same for the gated delta rule.
     BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
     /// The capacity rule over scalars; writes the slot map.
-    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, ORDER];
+    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, CHANGE, ORDER];
     /// The same with one subgroup a sequence.
     COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
     /// The states at every chunk's entry, where a value's width is a multiple of four.
@@ -130,9 +135,17 @@ passes! {
     /// CHUNK_OUTPUT by cooperative matrices.
     CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
     /// The recurrence token by token, where a value's width is a multiple of four.
-    STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
+    STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, ORDER, ROWS, JUDGE, MOVE];
     /// The same for any width.
-    STEP_ANY = "step" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, ORDER];
+    STEP_ANY = "step" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, ORDER, ROWS, JUDGE, MOVE];
+    /// What one token changes, where a value's width is a multiple of four.
+    STEP_DECIDE = "step_decide" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, CHANGES, ORDER, ROWS, JUDGE];
+    /// The same for any width.
+    STEP_DECIDE_ANY = "step_decide" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, CHANGES, ORDER, ROWS, JUDGE];
+    /// The states through one token, where a value's width is a multiple of four.
+    STEP_MOVE = "step_move" Nothing [COLUMNS_4, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
+    /// The same for any width.
+    STEP_MOVE_ANY = "step_move" Nothing [COLUMNS_1, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
 }
 
 /// How a pass uses a binding.

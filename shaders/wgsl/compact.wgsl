@@ -76,7 +76,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {
             if (t < valid) {
                 let at = sequence * params.tokens + first + t;
                 let word = trace[at];
-                let change = advance(event_boundary(word.y) || count == 0u, word.y, bitcast<f32>(word.x));
+                let boundary = event_boundary(word.y) || count == 0u;
+                if (boundary && is_full()) {
+                    price(0u, 1u);
+                }
+                let change = advance(boundary, word.y, bitcast<f32>(word.x));
                 follow(change, t);
                 trace[at] = vec2<u32>(word.x, event(change.boundary, change.merged, count));
                 slots[cell * CHUNK + t] = map;

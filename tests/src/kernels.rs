@@ -5,6 +5,8 @@ use std::collections::HashSet;
 
 use dla_core::{Backbone, Config, Dims, MergeCost, Norm};
 use dla_shaders::Pass;
+use dla_wgpu::op::Walk;
+use dla_wgpu::plan::{Limits, Plan};
 use dla_wgpu::{Float, Spec, Variant, op};
 
 use crate::cases::dims;
@@ -79,27 +81,32 @@ impl Kernels {
 
     /// Every pass under every setting that these kernels take.
     pub fn sources(self) -> Vec<Source> {
-        let steps = self == Self::Steps;
+        let walks: &[Walk] = match self {
+            Self::Steps => &[Walk::Steps, Walk::Step],
+            _ => &[Walk::Chunks],
+        };
         let mut sources = Vec::new();
         for (setting, mut spec) in settings() {
             spec.float = self.float();
             spec.subgroup = self.variant().subgroup.max(1);
-            let weighs = spec.config.merge == MergeCost::Ward && !spec.replay;
-            let delta = spec.config.backbone == Backbone::Delta;
-            if ((weighs || delta) && !steps) || (self == Self::Matrix && !spec.fits_matrix()) {
+            if self == Self::Matrix && !spec.fits_matrix() {
                 continue;
             }
-            if steps {
+            if self == Self::Steps {
                 spec.chunk = 1;
             }
-            let header = spec.header();
-            for pass in op::passes(&spec, self.variant(), steps) {
-                sources.push(Source {
+            let weighs = spec.config.merge == MergeCost::Ward && !spec.replay;
+            let walks = walks.iter().filter(|&&walk| walk == Walk::Steps || !weighs);
+            for &walk in walks {
+                spec.slice = slice(&spec, walk);
+                let header = spec.header();
+                let passes = op::passes(&spec, self.variant(), walk);
+                sources.extend(passes.into_iter().map(|pass| Source {
                     name: format!("{}, {setting}: {}", self.name(), pass.name),
                     kernels: self,
                     pass,
                     text: pass.source(&header),
-                });
+                }));
             }
         }
         sources
@@ -162,6 +169,17 @@ fn settings() -> Vec<(&'static str, Spec)> {
     ]
 }
 
+/// The columns that one group of the step passes moves, as a plan has it.
+fn slice(spec: &Spec, walk: Walk) -> usize {
+    let (backbone, float) = (spec.config.backbone, spec.float);
+    let plan = match walk {
+        Walk::Step => Plan::step(spec.dims, backbone, float, Limits::PORTABLE),
+        Walk::Steps | Walk::Chunks => Plan::steps(spec.dims, backbone, float, Limits::PORTABLE),
+    };
+    plan.unwrap_or_else(|error| panic!("the settings' sizes are in range: {error}"))
+        .slice
+}
+
 fn usual(dims: Dims) -> Spec {
     Spec {
         dims,
@@ -170,6 +188,7 @@ fn usual(dims: Dims) -> Spec {
         float: Float::F32,
         replay: false,
         measure: true,
+        slice: 1,
         subgroup: 1,
     }
 }

@@ -6,7 +6,7 @@ mod pack;
 mod run;
 
 pub use operator::{Arrays, Bound, DeviceCache, Operator, passes};
-pub use options::{Decider, Options, Path};
+pub use options::{Decider, Options, Path, Walk};
 #[cfg(not(target_arch = "wasm32"))]
 pub use run::run;
 pub use run::run_async;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dla_core::{Backbone, Config, Dims, Error, Result};
 use dla_shaders::{self as shaders, Pass};
 
-use super::options::{Decider, Options, weighs_matrices};
+use super::options::{Decider, Options, Walk, weighs_matrices};
 use crate::pipeline::Pipeline;
 use crate::plan::{Plan, Segment, grid};
 use crate::scope::scoped;
@@ -76,42 +76,38 @@ impl Operator {
         options: &Options,
     ) -> Result<Self> {
         config.check()?;
-        let steps = options.path.steps(dims, config, decider);
-        supported(gpu, config, decider, options.float, steps)?;
+        let walk = options.path.walk(dims, config, decider);
+        supported(gpu, config, decider, options.float, walk)?;
         let limits = options.limits(gpu);
-        let plan = if steps {
-            Plan::steps(*dims, config.backbone, options.float, limits)?
-        } else {
-            Plan::new(
-                *dims,
-                config.backbone,
-                options.chunk(),
-                options.float,
-                limits,
-            )?
+        let (backbone, float) = (config.backbone, options.float);
+        let plan = match walk {
+            Walk::Chunks => Plan::new(*dims, backbone, options.chunk(), float, limits)?,
+            Walk::Steps => Plan::steps(*dims, backbone, float, limits)?,
+            Walk::Step => Plan::step(*dims, backbone, float, limits)?,
         };
         let spec = Spec {
             dims: *dims,
             config: *config,
             chunk: plan.chunk,
-            float: options.float,
+            float,
             replay: decider != Decider::Scores,
             measure: decider != Decider::Given { measure: false },
+            slice: plan.slice,
             subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
-        let passes = recorded(&spec, gpu.variant(), steps);
-        let mut steps = Vec::new();
+        let passes = recorded(&spec, gpu.variant(), walk);
+        let mut compiled = Vec::new();
         for (pass, groups) in passes {
             let pipeline = gpu.pipeline(pass, &header).await?;
-            steps.push(Step { pipeline, groups });
+            compiled.push(Step { pipeline, groups });
         }
         let workspace = workspace(gpu, &plan).await?;
         let params = params(gpu, &plan).await?;
         Ok(Self {
             gpu: gpu.clone(),
             plan,
-            steps,
+            steps: compiled,
             workspace,
             params,
         })
@@ -330,29 +326,41 @@ const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
 /// The passes of a segment in order, each with its number of groups.
 type Passes = Vec<(&'static Pass, Count)>;
 
-/// The passes that an operator of this specialisation records on such a device, in order: over chunks, or
-/// token by token in `steps`.
-pub fn passes(spec: &Spec, variant: Variant, steps: bool) -> Vec<&'static Pass> {
-    let recorded = recorded(spec, variant, steps);
+/// The passes that an operator of this specialisation records on such a device, in order.
+pub fn passes(spec: &Spec, variant: Variant, walk: Walk) -> Vec<&'static Pass> {
+    let recorded = recorded(spec, variant, walk);
     recorded.into_iter().map(|(pass, _)| pass).collect()
 }
 
-fn recorded(spec: &Spec, variant: Variant, steps: bool) -> Passes {
-    if steps {
-        step(spec)
-    } else {
-        chunk_passes(spec, variant)
+fn recorded(spec: &Spec, variant: Variant, walk: Walk) -> Passes {
+    match walk {
+        Walk::Chunks => chunk_passes(spec, variant),
+        Walk::Steps => steps(spec),
+        Walk::Step => step(spec),
     }
 }
 
 /// The one pass that walks tokens.
-fn step(spec: &Spec) -> Passes {
+fn steps(spec: &Spec) -> Passes {
     let pass = if spec.dims.value_dim.is_multiple_of(4) {
         &shaders::STEP
     } else {
         &shaders::STEP_ANY
     };
     vec![(pass, SEQUENCES)]
+}
+
+/// The two passes of one token.
+fn step(spec: &Spec) -> Passes {
+    let (decide, move_states) = if spec.dims.value_dim.is_multiple_of(4) {
+        (&shaders::STEP_DECIDE, &shaders::STEP_MOVE)
+    } else {
+        (&shaders::STEP_DECIDE_ANY, &shaders::STEP_MOVE_ANY)
+    };
+    vec![
+        (decide, SEQUENCES),
+        (move_states, |plan, segment| plan.groups(segment).step_move),
+    ]
 }
 
 /// The passes over chunks, in the variants that the device and the shape allow.
@@ -428,20 +436,14 @@ fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Passes {
     passes
 }
 
-fn supported(
-    gpu: &Gpu,
-    config: &Config,
-    decider: Decider,
-    float: Float,
-    steps: bool,
-) -> Result<()> {
+fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float, walk: Walk) -> Result<()> {
     if float == Float::F16 && !gpu.variant().f16 {
         return Err(
             Error::unsupported("op", "float", "f32 on this device", "f16")
                 .advise("the device lacks shader-f16; f32 computes the same"),
         );
     }
-    if weighs_matrices(config, decider) && !steps {
+    if weighs_matrices(config, decider) && walk == Walk::Chunks {
         return Err(Error::unsupported(
             "op",
             "path",

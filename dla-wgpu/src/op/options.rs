@@ -19,14 +19,27 @@ pub enum Path {
 }
 
 impl Path {
-    /// Whether this call walks its tokens one by one.
-    pub(super) fn steps(self, dims: &Dims, config: &Config, decider: Decider) -> bool {
+    /// The passes that this call takes.
+    pub(super) fn walk(self, dims: &Dims, config: &Config, decider: Decider) -> Walk {
+        let weighs = weighs_matrices(config, decider);
         match self {
-            Self::Chunks => false,
-            Self::Steps => true,
-            Self::Auto => dims.tokens == 1 || weighs_matrices(config, decider),
+            Self::Chunks => Walk::Chunks,
+            Self::Auto if dims.tokens != 1 && !weighs => Walk::Chunks,
+            _ if dims.tokens == 1 && !weighs => Walk::Step,
+            _ => Walk::Steps,
         }
     }
+}
+
+/// Which passes take tokens through the states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// The chunk passes.
+    Chunks,
+    /// One pass for all tokens.
+    Steps,
+    /// One token in two passes: what it changes, then the states.
+    Step,
 }
 
 /// Merge costs are measured from matrices, which no chunk pass holds.

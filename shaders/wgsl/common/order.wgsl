@@ -1,22 +1,12 @@
 // A sequence's states as scalars in time order, and the capacity rule over them (docs/algorithm.md, Capacity).
 //
-// No matrix moves: `place` is the order array (time order -> place in memory), a merged pair keeps its older place,
-// and the newer place is free for the state that opens. One thread writes; the others may read after a barrier.
+// No matrix moves: a merged pair keeps its older place, and the newer place is free for the state that opens. One
+// thread writes; the others may read after a barrier.
 var<workgroup> count: u32;
 var<workgroup> n: array<u32, CAPACITY>;
 var<workgroup> info: array<f32, CAPACITY>;
-var<workgroup> place: array<u32, CAPACITY>;
 var<workgroup> used: array<u32, 2>;              // places that hold a state, 64 bits
-var<workgroup> freed: array<u32, CAPACITY>;      // places of the states that this token's merges absorbed, in time order
-var<workgroup> ward: array<f32, CAPACITY>;       // COST 1: what merging i and i + 1 costs, measured by the pass
-
-// What one token did to the order.
-struct Change {
-    boundary: bool,
-    opened: u32,          // 1: a state was appended (at capacity 1 a boundary only joins)
-    merged: u32,          // 0, or 1 + index of the state that absorbed its successors
-    absorbed: u32,        // how many; they lay in freed
-}
+var<workgroup> costs: array<f32, CAPACITY>;      // what merging i and i + 1 costs
 
 // Thread `lane` of `lanes` loads its share; mark_used must follow, after a barrier if there are several.
 fn load_order(sequence: u32, lane: u32, lanes: u32) {
@@ -33,10 +23,12 @@ fn load_order(sequence: u32, lane: u32, lanes: u32) {
 }
 
 fn mark_used() {
-    used = array<u32, 2>();
+    var taken = vec2<u32>();
     for (var i = 0u; i < count; i++) {
-        used[place[i] / 32u] |= 1u << (place[i] % 32u);
+        let bit = 1u << (place[i] % 32u);
+        taken |= select(vec2<u32>(bit, 0u), vec2<u32>(0u, bit), place[i] >= 32u);
     }
+    used = array<u32, 2>(taken.x, taken.y);
 }
 
 fn store_order(sequence: u32, lane: u32, lanes: u32) {
@@ -51,23 +43,27 @@ fn store_order(sequence: u32, lane: u32, lanes: u32) {
     }
 }
 
-// Twin of dla-core's dla/compact.rs.
-fn cost(i: u32) -> f32 {
-    if (COST == 2u) {
-        return f32(i);
+// Twin of dla-core's dla/compact.rs, for all costs but ward. Thread `lane` of `lanes` measures its share.
+fn price(lane: u32, lanes: u32) {
+    for (var i = lane; i + 1u < count; i += lanes) {
+        costs[i] = f32(i);
+        if (COST == 0u) {
+            costs[i] = (info[i] + info[i + 1u]) / f32(n[i] + n[i + 1u]);
+        }
     }
-    if (COST == 1u) {
-        return ward[i];
-    }
-    return (info[i] + info[i + 1u]) / f32(n[i] + n[i + 1u]);
+}
+
+// Whether a boundary has to merge the cheapest pair, whose costs must then be known.
+fn is_full() -> bool {
+    return !REPLAY && CAPACITY > 1u && count == CAPACITY;
 }
 
 // A cost that is not finite is never the least, unless all are: then the oldest pair merges.
 fn cheapest() -> u32 {
     var best = 0u;
-    var least = cost(0u);
+    var least = costs[0];
     for (var i = 1u; i + 1u < count; i++) {
-        let x = cost(i);
+        let x = costs[i];
         if (!non_finite(x) && (non_finite(least) || x < least)) {
             least = x;
             best = i;
@@ -126,7 +122,7 @@ fn advance(boundary: bool, word: u32, score: f32) -> Change {
             freed[change.absorbed] = merge(change.merged - 1u);
             change.absorbed++;
         }
-    } else if (count == CAPACITY) {
+    } else if (is_full()) {
         change.merged = cheapest() + 1u;
         freed[0] = merge(change.merged - 1u);
         change.absorbed = 1u;
