@@ -88,17 +88,11 @@ impl Arrays {
         self
     }
 
-    /// Tokens `[first, end)` of every batch item; `lengths` must be absent.
+    /// Tokens `[first, end)` of every batch item.
     pub fn tokens(&self, dims: &Dims, first: usize, end: usize) -> Self {
-        assert!(self.lengths.is_none(), "pieces of equal lengths");
         let keys = dims.groups * dims.key_dim;
         let values = dims.heads * dims.value_dim;
-        let cut = |array: &[f32], width: usize| {
-            let items = array.chunks_exact((dims.tokens * width).max(1));
-            items
-                .flat_map(|item| item[first * width..end * width].iter().copied())
-                .collect::<Vec<_>>()
-        };
+        let cut = |array: &[f32], width| cut(dims, array, width, first, end);
         Self {
             q: cut(&self.q, keys),
             k: cut(&self.k, keys),
@@ -107,7 +101,10 @@ impl Arrays {
             beta: self.beta.as_deref().map(|beta| cut(beta, dims.heads)),
             lambda: cut(&self.lambda, dims.heads * dims.capacity),
             tau: self.tau.clone(),
-            lengths: None,
+            lengths: self.lengths.as_ref().map(|lengths| {
+                let within = |&length: &u32| length.clamp(first as u32, end as u32) - first as u32;
+                lengths.iter().map(within).collect()
+            }),
         }
     }
 
@@ -148,6 +145,14 @@ impl Arrays {
             lengths: self.lengths.clone(),
         }
     }
+}
+
+/// Tokens `[first, end)` of every item of a `[B, T, width]` array.
+pub fn cut<T: Copy>(dims: &Dims, array: &[T], width: usize, first: usize, end: usize) -> Vec<T> {
+    let items = array.chunks_exact((dims.tokens * width).max(1));
+    items
+        .flat_map(|item| item[first * width..end * width].iter().copied())
+        .collect()
 }
 
 /// A case's arrays in double precision.

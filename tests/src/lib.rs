@@ -3,5 +3,6 @@
 pub mod cases;
 pub mod gpu;
 pub mod kernels;
+pub mod pieces;
 pub mod rig;
 pub mod tolerance;

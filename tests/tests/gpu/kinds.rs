@@ -5,6 +5,7 @@ use dla_core::dla::recurrent;
 use dla_core::{Backbone, Cache, Config, Dims, Output};
 use dla_tests::cases::{Arrays, Case, dims};
 use dla_tests::gpu::{checked_gpu, gpu};
+use dla_tests::pieces::in_pieces;
 use dla_tests::rig::{GUARD, POISON, Rig};
 use dla_tests::tolerance::{assert_near, assert_scores_near};
 use dla_wgpu::op::{self, Options, Path};
@@ -28,13 +29,6 @@ fn options(path: Path) -> Options {
 
 fn case(name: &'static str, sizes: [usize; 7]) -> Case {
     Case::new(name, dims(sizes))
-}
-
-fn with_tokens(case: &Case, tokens: usize) -> Dims {
-    Dims {
-        tokens,
-        ..case.dims
-    }
 }
 
 fn run(
@@ -71,44 +65,6 @@ fn compare(case: &Case, got: &Output<f32>, expected: &Output<f64>) {
     );
 }
 
-/// One sequence in pieces of these sizes, the cache handed on.
-fn in_pieces(gpu: &Gpu, case: &Case, sizes: &[usize], options: &Options) -> Output<f32> {
-    assert_eq!(case.dims.batch, 1, "pieces are joined end to end");
-    assert_eq!(sizes.iter().sum::<usize>(), case.dims.tokens, "all tokens");
-    let arrays = case.arrays();
-    let mut whole: Option<Output<f32>> = None;
-    let mut first = 0;
-    for &size in sizes {
-        let piece = arrays.tokens(&case.dims, first, first + size);
-        let cache = whole.as_ref().map(|whole| &whole.cache);
-        let next = run(
-            gpu,
-            &with_tokens(case, size),
-            &case.config,
-            &piece,
-            cache,
-            options,
-        );
-        match &mut whole {
-            None => whole = Some(next),
-            Some(whole) => join(whole, next),
-        }
-        first += size;
-    }
-    whole.expect("at least one piece")
-}
-
-fn join(whole: &mut Output<f32>, next: Output<f32>) {
-    whole.o.extend(next.o);
-    whole.trace.score.extend(next.trace.score);
-    whole.trace.count.extend(next.trace.count);
-    let (decisions, more) = (&mut whole.trace.decisions, next.trace.decisions);
-    decisions.boundary.extend(more.boundary);
-    decisions.merge_at.extend(more.merge_at);
-    whole.trace.non_finite += next.trace.non_finite;
-    whole.cache = next.cache;
-}
-
 #[test]
 fn kind_01_pieces_of_any_size_equal_the_whole() {
     let Some(gpu) = gpu() else { return };
@@ -116,7 +72,8 @@ fn kind_01_pieces_of_any_size_equal_the_whole() {
     let expected = reference(&case, &case.arrays());
     let sizes = [0, 1, CHUNK - 1, CHUNK, 0, CHUNK + 1, 2, 69, 0];
     for options in paths().into_iter().chain([options(Path::Auto)]) {
-        compare(&case, &in_pieces(gpu, &case, &sizes, &options), &expected);
+        let got = in_pieces(gpu, &case, &case.arrays(), None, &sizes, &options);
+        compare(&case, &got, &expected);
     }
 }
 
@@ -126,7 +83,14 @@ fn kind_02_steps_after_a_prefill_that_ends_inside_a_chunk() {
     let case = case("kind_02", [1, 70, 2, 1, 12, 8, 4]);
     let mut sizes = vec![CHUNK * 2 + 5];
     sizes.resize(1 + case.dims.tokens - sizes[0], 1);
-    let got = in_pieces(gpu, &case, &sizes, &options(Path::Auto));
+    let got = in_pieces(
+        gpu,
+        &case,
+        &case.arrays(),
+        None,
+        &sizes,
+        &options(Path::Auto),
+    );
     compare(&case, &got, &reference(&case, &case.arrays()));
 }
 
@@ -176,32 +140,50 @@ fn kind_04_a_batch_of_unequal_lengths_equals_each_alone() {
     }
 }
 
+/// Both paths at their own size of a call, and the step passes at one token.
+fn sized_paths() -> impl Iterator<Item = (usize, Options)> {
+    let long = paths().map(|options| (40, options));
+    long.into_iter().chain([(1, options(Path::Auto))])
+}
+
+/// Runs `calls` calls of the rig's size one after another; returns the last one's output.
+fn feed(rig: &Rig, arrays: &Arrays, whole: &Dims, size: usize, calls: usize) -> Vec<f32> {
+    let mut o = Vec::new();
+    for call in 0..calls {
+        let piece = arrays.tokens(whole, call * size, (call + 1) * size);
+        o = rig.run(&piece).expect("a run");
+    }
+    o
+}
+
 #[test]
 fn kind_05_restored_goes_on_as_if_never_stopped() {
     let Some(gpu) = gpu() else { return };
     let whole = case("kind_05", [1, 80, 2, 1, 12, 8, 4]);
-    let half = case("kind_05", [1, 40, 2, 1, 12, 8, 4]);
     let arrays = whole.arrays();
-    let [first, second] = [0, 40].map(|at| arrays.tokens(&whole.dims, at, at + 40));
-    for options in paths() {
-        let rig = Rig::new(gpu, &half, &options).expect("a rig");
-        rig.run(&first).expect("the first half");
-        let never_stopped = rig.run(&second).expect("the second half");
-        let saved = run(gpu, &half.dims, &half.config, &first, None, &options).cache;
-        let bytes: Vec<u8> = bytemuck::cast_slice(&saved.states).to_vec();
-        let restored = Cache {
-            states: bytemuck::pod_collect_to_vec(&bytes),
-            ..saved
-        };
-        let restored = run(
-            gpu,
-            &half.dims,
-            &half.config,
-            &second,
-            Some(&restored),
-            &options,
-        );
+    for (size, options) in sized_paths() {
+        let calls = if size == 1 { 12 } else { 2 };
+        let part = case("kind_05", [1, size, 2, 1, 12, 8, 4]);
+        let rig = Rig::new(gpu, &part, &options).expect("a rig");
+        let never_stopped = feed(&rig, &arrays, &whole.dims, size, calls);
+        let mut restored: Option<Output<f32>> = None;
+        for call in 0..calls {
+            let piece = arrays.tokens(&whole.dims, call * size, (call + 1) * size);
+            let saved = restored.map(|output| save(output.cache));
+            let cache = saved.as_ref();
+            restored = Some(run(gpu, &part.dims, &part.config, &piece, cache, &options));
+        }
+        let restored = restored.expect("at least one call");
         assert_eq!(bits(&never_stopped), bits(&restored.o), "{options:?}");
+    }
+}
+
+/// A cache through bytes and back.
+fn save(cache: Cache<f32>) -> Cache<f32> {
+    let bytes: Vec<u8> = bytemuck::cast_slice(&cache.states).to_vec();
+    Cache {
+        states: bytemuck::pod_collect_to_vec(&bytes),
+        ..cache
     }
 }
 
@@ -212,18 +194,17 @@ fn bits(values: &[f32]) -> Vec<u32> {
 #[test]
 fn kind_06_a_reset_cache_equals_a_new_one() {
     let Some(gpu) = gpu() else { return };
-    let case = case("kind_06", [2, 50, 2, 1, 12, 8, 4]);
-    let other = Case {
-        name: "kind_06_other",
-        ..case.clone()
-    };
-    for options in paths() {
-        let new = Rig::new(gpu, &case, &options).expect("a rig");
-        let expected = new.run(&case.arrays()).expect("a run");
-        let used = Rig::new(gpu, &case, &options).expect("a rig");
-        used.run(&other.arrays()).expect("another request");
+    let whole = case("kind_06", [2, 50, 2, 1, 12, 8, 4]);
+    let other = case("kind_06_other", [2, 50, 2, 1, 12, 8, 4]);
+    for (size, options) in sized_paths() {
+        let calls = if size == 1 { 12 } else { 1 };
+        let part = case("kind_06", [2, size, 2, 1, 12, 8, 4]);
+        let new = Rig::new(gpu, &part, &options).expect("a rig");
+        let expected = feed(&new, &whole.arrays(), &whole.dims, size, calls);
+        let used = Rig::new(gpu, &part, &options).expect("a rig");
+        feed(&used, &other.arrays(), &whole.dims, size, calls);
         used.reset();
-        let got = used.run(&case.arrays()).expect("a run");
+        let got = feed(&used, &whole.arrays(), &whole.dims, size, calls);
         assert_eq!(bits(&got), bits(&expected), "{options:?}");
     }
 }
@@ -327,8 +308,11 @@ fn nan_and_infinity(gpu: &Gpu, case: &Case) {
     let clean = case.arrays();
     let at = 37;
     let before = at * case.dims.heads * case.dims.value_dim;
-    for options in paths() {
-        let untouched = run(gpu, &case.dims, &case.config, &clean, None, &options);
+    let singles = [vec![30], vec![1; 14], vec![16]].concat();
+    let ways = paths().map(|options| (vec![case.dims.tokens], options));
+    for (sizes, options) in ways.into_iter().chain([(singles, options(Path::Auto))]) {
+        let go = |arrays: &Arrays| in_pieces(gpu, case, arrays, None, &sizes, &options);
+        let untouched = go(&clean);
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for array in ["q", "k", "v"] {
                 let mut arrays = clean.clone();
@@ -337,7 +321,7 @@ fn nan_and_infinity(gpu: &Gpu, case: &Case) {
                     "k" => arrays.k[at * case.dims.key_dim + 3] = bad,
                     _ => arrays.v[before + 3] = bad,
                 }
-                let got = run(gpu, &case.dims, &case.config, &arrays, None, &options);
+                let got = go(&arrays);
                 let expected = reference(case, &arrays);
                 let what = format!("{bad} in {array}, {:?}, {options:?}", case.config.backbone);
                 assert_eq!(
@@ -430,12 +414,15 @@ fn nothing_is_written_behind_an_array_or_left_unwritten_in_the_output() {
     for (sizes, lengths) in [
         ([2, 75, 3, 1, 11, 9, 4], vec![75, 40]),
         ([2, 64, 2, 2, 16, 8, 5], vec![64, 0]),
+        ([2, 1, 3, 1, 11, 9, 4], vec![1, 1]),
+        ([2, 1, 2, 2, 16, 8, 1], vec![1, 0]),
     ] {
         let mut case = case("guards", sizes);
         case.lengths = Some(lengths);
         for options in paths() {
             let rig = Rig::new(gpu, &case, &options).expect("a rig");
-            let o = rig.run(&case.arrays()).expect("a run");
+            let o = (0..6).map(|_| rig.run(&case.arrays()).expect("a run"));
+            let o = o.last().expect("six runs, more than a cache holds");
             assert!(o.iter().all(|x| x.is_finite()), "{sizes:?}, {options:?}");
             for (name, buffer) in rig.guarded() {
                 let words = rig.read(buffer).expect("a buffer");

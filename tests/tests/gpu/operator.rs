@@ -1,9 +1,10 @@
 //! The operator on the device against the reference in double precision.
 
 use dla_core::dla::recurrent;
-use dla_core::{Dims, Output, Schedule, Trace};
-use dla_tests::cases::{Case, cases};
+use dla_core::{Dims, MergeCost, Output, Schedule, Trace};
+use dla_tests::cases::{Case, cases, dims};
 use dla_tests::gpu::{checked_gpu, gpu};
+use dla_tests::pieces::in_pieces;
 use dla_tests::tolerance::{assert_near, assert_scores_near, position};
 use dla_wgpu::op::Path;
 use dla_wgpu::{Float, Gpu, op};
@@ -15,13 +16,6 @@ fn reference(case: &Case, replay: bool, trace: Option<&Trace>) -> Output<f64> {
     let wide = case.arrays().wide();
     let decisions = trace.filter(|_| replay).map(|trace| &trace.decisions);
     recurrent::forward(&case.dims, &case.config, &wide.inputs(decisions), None)
-        .unwrap_or_else(|error| panic!("{}: {error}", case.name))
-}
-
-fn device(gpu: &Gpu, case: &Case, options: &op::Options, trace: Option<&Trace>) -> Output<f32> {
-    let arrays = case.arrays();
-    let inputs = arrays.inputs(trace.map(|trace| &trace.decisions));
-    op::run(gpu, &case.dims, &case.config, &inputs, None, options)
         .unwrap_or_else(|error| panic!("{}: {error}", case.name))
 }
 
@@ -39,8 +33,14 @@ fn time_order(dims: &Dims) -> Vec<usize> {
 }
 
 fn check(gpu: &Gpu, case: &Case, options: &op::Options) {
+    check_pieces(gpu, case, &[case.dims.tokens], options);
+}
+
+/// The same for a call cut into calls of these sizes.
+fn check_pieces(gpu: &Gpu, case: &Case, sizes: &[usize], options: &op::Options) {
     let expected = reference(case, false, None);
-    let own = device(gpu, case, options, None);
+    let arrays = case.arrays();
+    let own = in_pieces(gpu, case, &arrays, None, sizes, options);
     if let Some(at) = first_difference(case, &own.trace, &expected.trace) {
         let score = expected.trace.score[at];
         eprintln!(
@@ -58,7 +58,8 @@ fn check(gpu: &Gpu, case: &Case, options: &op::Options) {
         );
     }
     let got = if case.config.schedule == Schedule::Dynamic {
-        device(gpu, case, options, Some(&expected.trace))
+        let decisions = Some(&expected.trace.decisions);
+        in_pieces(gpu, case, &arrays, decisions, sizes, options)
     } else {
         own
     };
@@ -197,4 +198,54 @@ fn every_case_equals_the_reference_token_by_token() {
 fn every_case_equals_the_reference_token_by_token_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
     check_steps(gpu);
+}
+
+/// Chunks, then single tokens around the middle, then chunks again.
+fn check_single_tokens(gpu: &Gpu) {
+    let options = op::Options {
+        chunk: Some(16),
+        ..Default::default()
+    };
+    for case in chosen(cases()) {
+        let singles = case.dims.tokens.min(14);
+        let before = (case.dims.tokens - singles) / 2;
+        let mut sizes = vec![1; 2 + singles];
+        sizes[0] = before;
+        sizes[1 + singles] = case.dims.tokens - singles - before;
+        check_pieces(gpu, &case, &sizes, &options);
+    }
+}
+
+#[test]
+fn every_case_equals_the_reference_in_single_tokens_between_chunks() {
+    let Some(gpu) = gpu() else { return };
+    check_single_tokens(gpu);
+}
+
+#[test]
+fn every_case_equals_the_reference_in_single_tokens_with_checks_on_and_no_features() {
+    let Some(gpu) = checked_gpu() else { return };
+    check_single_tokens(gpu);
+}
+
+#[test]
+fn one_token_is_decided_and_moved_by_two_passes_unless_merges_weigh_the_matrices() {
+    let Some(gpu) = gpu() else { return };
+    let one = |name, sizes| Case::new(name, dims(sizes));
+    let mut case = one("passes", [1, 1, 48, 1, 128, 64, 30]);
+    let passes = |case: &Case, decider| {
+        let options = op::Options::default();
+        let operator = op::Operator::new(gpu, &case.dims, &case.config, decider, &options);
+        let operator = pollster::block_on(operator).expect("an operator");
+        let arrays = pollster::block_on(operator.arrays()).expect("arrays");
+        let cache = pollster::block_on(operator.cache()).expect("a cache");
+        let bound = pollster::block_on(operator.bind(&arrays, &cache)).expect("bindings");
+        bound.names()
+    };
+    let given = op::Decider::Given { measure: true };
+    let two = ["step_decide", "step_move"];
+    assert_eq!(passes(&case, op::Decider::Scores), two);
+    case.config.merge = MergeCost::Ward;
+    assert_eq!(passes(&case, given), two);
+    assert_eq!(passes(&case, op::Decider::Scores), ["step"]);
 }
