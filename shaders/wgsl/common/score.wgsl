@@ -5,8 +5,18 @@ fn non_finite(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u;
 }
 
+// Rounding can make a square slightly negative. What is not finite stays: a compiler may turn a comparison into max(),
+// which loses NaN.
+fn square_of(x: f32) -> f32 {
+    return select(x, 0.0, !non_finite(x) && x < 0.0);
+}
+
 // s2 = |s|^2 of the token's contribution, n2 = |S|^2 of the open state after the transition, c = <s, S>.
 fn score(s2: f32, n2: f32, c: f32) -> f32 {
+    let finite = !(non_finite(s2) || non_finite(n2) || non_finite(c));
+    if (!finite) {
+        return s2 + n2 + c;
+    }
     let d = f32(KEY_DIM * VALUE_DIM);
     var r = 1.0;
     var big_r = 1.0;
@@ -14,19 +24,12 @@ fn score(s2: f32, n2: f32, c: f32) -> f32 {
         r = 1.0 / sqrt(s2 / d + EPSILON);
         big_r = 1.0 / sqrt(n2 / d + EPSILON);
     }
-    var square = r * r * s2 - 2.0 * r * big_r * c + big_r * big_r * n2;
-    if (square < 0.0) {
-        square = 0.0;
-    }
-    var i = sqrt(square) / (big_r * sqrt(n2) + EPSILON);
-    if (RMS && i > 2.0) {
-        i = 2.0;
-    }
-    return i;
+    let square = square_of(r * r * s2 - 2.0 * r * big_r * c + big_r * big_r * n2);
+    let i = sqrt(square) / (big_r * sqrt(n2) + EPSILON);
+    return select(i, 2.0, RMS && !non_finite(i) && i > 2.0);
 }
 
-// |S|^2 after the token joined; rounding may make it slightly negative.
+// |S|^2 after the token joined.
 fn joined_norm(n2: f32, c: f32, s2: f32) -> f32 {
-    let sum = n2 + 2.0 * c + s2;
-    return select(sum, 0.0, sum < 0.0);
+    return square_of(n2 + 2.0 * c + s2);
 }

@@ -11,8 +11,7 @@ fn step_of(g: f32, beta: f32, k2: f32, s2: f32) -> Step {
     return Step(exp(2.0 * g), beta * (beta * k2 - 2.0), beta * exp(g) * (1.0 - beta * k2), s2);
 }
 
-// |S|^2 after the transition; rounding may make it slightly negative.
+// |S|^2 after the transition.
 fn moved_norm(step: Step, n2: f32, w2: f32) -> f32 {
-    let moved = step.decay * (n2 + step.erase * w2);
-    return select(moved, 0.0, moved < 0.0);
+    return square_of(step.decay * (n2 + step.erase * w2));
 }
