@@ -245,6 +245,15 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::new`].
+    ///
+    /// ```
+    /// use dla_core::{Backbone, Dims};
+    /// use dla_wgpu::{Float, plan::{Limits, Plan, STEP_GROUPS}};
+    /// let dims = Dims { batch: 1, tokens: 1, heads: 48, groups: 1, key_dim: 128, value_dim: 64, capacity: 30 };
+    /// let plan = Plan::step(dims, Backbone::Decay, Float::F32, Limits::PORTABLE)?;
+    /// assert!(plan.groups(&plan.segments[0]).step_move >= STEP_GROUPS);
+    /// # Ok::<(), dla_core::Error>(())
+    /// ```
     pub fn step(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
         Ok(Self {
             slice: slice(&dims),
