@@ -139,6 +139,7 @@ fn settings() -> Vec<(&'static str, Spec)> {
     };
     let with = |change| spec([1, 1, 4, 2, 16, 16, 8], change);
     let sized = |sizes| spec(sizes, &|_| ());
+    let delta = |s: &mut Spec| s.config.backbone = Backbone::Delta;
     vec![
         ("usual", with(&|_| ())),
         ("paper", sized([1, 1, 48, 1, 128, 64, 30])),
@@ -153,19 +154,16 @@ fn settings() -> Vec<(&'static str, Spec)> {
         ("oldest", with(&|s| s.config.merge = MergeCost::Oldest)),
         ("ward", with(&|s| s.config.merge = MergeCost::Ward)),
         ("replay", with(&|s| s.replay = true)),
-        ("delta", with(&|s| s.config.backbone = Backbone::Delta)),
+        ("delta", with(&delta)),
+        ("delta, odd sizes", spec([1, 1, 3, 1, 37, 21, 7], &delta)),
+        ("delta, wide", spec([1, 1, 1, 1, 256, 256, 3], &delta)),
         (
             "paper replay",
             spec([1, 1, 48, 1, 128, 64, 30], &|s| {
                 (s.replay, s.measure) = (true, false);
             }),
         ),
-        (
-            "paper delta",
-            spec([1, 1, 6, 6, 128, 128, 30], &|s| {
-                s.config.backbone = Backbone::Delta;
-            }),
-        ),
+        ("delta, paper", spec([1, 1, 6, 6, 128, 128, 30], &delta)),
     ]
 }
 

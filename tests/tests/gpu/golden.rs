@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dla_cli::case::Case;
 use dla_cli::tensors::{Element, TensorFile};
-use dla_core::{Backbone, Decisions, Inputs, Output, trace};
+use dla_core::{Decisions, Inputs, Output, trace};
 use dla_tests::cases::Arrays;
 use dla_tests::gpu::gpu;
 use dla_tests::tolerance::{assert_near, assert_scores_near};
@@ -48,15 +48,7 @@ fn every_case(options: &Options) {
     let cases = files();
     assert_eq!(cases.len(), 11, "{cases:?}");
     for path in cases {
-        let golden = Golden::read(&path);
-        if options.path == op::Path::Chunks && golden.case.config.backbone == Backbone::Delta {
-            eprintln!(
-                "SKIP: {} in chunks, the delta rule goes token by token",
-                golden.name
-            );
-            continue;
-        }
-        golden.check(gpu, options);
+        Golden::read(&path).check(gpu, options);
     }
 }
 
