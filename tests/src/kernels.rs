@@ -68,12 +68,39 @@ impl Kernels {
         }
     }
 
+    /// Whether they need no optional feature.
+    pub fn portable(self) -> bool {
+        matches!(self, Self::Portable | Self::Steps)
+    }
+
+    /// Whether a device runs them.
+    pub fn run_on(self, device: Variant) -> bool {
+        match self {
+            Self::Portable | Self::Steps => true,
+            Self::Subgroups => device.subgroup > 0,
+            Self::Half => device.f16,
+            Self::Matrix => device.cooperative_matrix,
+        }
+    }
+
+    /// How calls reach them; matrices want whole chunks.
+    pub fn options(self) -> op::Options {
+        op::Options {
+            chunk: Some(if self == Self::Half { 32 } else { 64 }),
+            float: self.float(),
+            path: match self {
+                Self::Steps => op::Path::Steps,
+                _ => op::Path::Chunks,
+            },
+            ..Default::default()
+        }
+    }
+
     /// A device that runs them: the same for all machines.
     fn variant(self) -> Variant {
-        let portable = matches!(self, Self::Portable | Self::Steps);
         Variant {
             f16: self.float() == Float::F16,
-            subgroup: if portable { 0 } else { 32 },
+            subgroup: if self.portable() { 0 } else { 32 },
             cooperative_matrix: self == Self::Matrix,
             timestamps: false,
         }

@@ -2,6 +2,7 @@
 
 use dla_core::{Config, Dims, Result};
 use dla_wgpu::op::{self, Decider, DeviceCache, Operator, Options};
+use dla_wgpu::plan::Plan;
 use dla_wgpu::{Float, Gpu, Readback};
 
 use crate::cases::{Arrays, Case};
@@ -87,6 +88,23 @@ impl Rig {
         self.gpu.queue().submit([encoder.finish()]);
         let words = self.read(&self.arrays.o)?;
         Ok(bytemuck::cast_slice(&words[..self.case.dims.value_len()]).to_vec())
+    }
+
+    /// The plan that calls follow.
+    pub fn plan(&self) -> &Plan {
+        self.operator.plan()
+    }
+
+    /// The words of a workspace buffer, as the last call's last segment left it.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    ///
+    /// # Panics
+    /// When the operator has no such buffer.
+    pub fn workspace(&self, name: &str) -> Result<Vec<u32>> {
+        let buffer = self.operator.workspace(name);
+        self.read(buffer.unwrap_or_else(|| panic!("no buffer {name}")))
     }
 
     /// The words of a buffer, guards included.

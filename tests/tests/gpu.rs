@@ -6,3 +6,5 @@ mod golden;
 mod kinds;
 #[path = "gpu/operator.rs"]
 mod operator;
+#[path = "gpu/stages.rs"]
+mod stages;

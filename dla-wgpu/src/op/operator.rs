@@ -118,6 +118,15 @@ impl Operator {
         &self.plan
     }
 
+    /// A buffer of the workspace by its name in [`WorkspaceBytes`](crate::plan::WorkspaceBytes), to look at what a
+    /// pass left there; it holds one segment at a time and can be copied from.
+    pub fn workspace(&self, name: &str) -> Option<&wgpu::Buffer> {
+        let mut buffers = self.workspace.iter();
+        buffers
+            .find(|(known, _)| *known == name)
+            .map(|(_, buffer)| buffer)
+    }
+
     /// Allocates the caller's arrays.
     pub async fn arrays(&self) -> Result<Arrays> {
         let usage = wgpu::BufferUsages::STORAGE
