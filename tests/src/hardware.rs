@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use dla_core::{Error, MergeCost, Output, Result, Schedule};
-use dla_wgpu::{Float, Gpu, Spec, op};
+use dla_core::{Error, Output, Result};
+use dla_wgpu::{Float, Gpu};
 
 use crate::cases::{Case, cases};
 use crate::kernels::Kernels;
+use crate::pieces::in_pieces;
 use crate::tolerance::relative_rms;
 
 /// Worst relative rms of each array over the table.
@@ -48,11 +49,14 @@ impl Errors {
 /// Returns the number of cases that these kernels take and the worst errors.
 ///
 /// # Errors
-/// What the device refuses, and [`Error::is_device`] for a decision that is not the rule's.
+/// [`Error::is_device`] for a decision that is not the rule's.
+///
+/// # Panics
+/// When the device refuses a call.
 pub fn measure(gpu: &Gpu, kernels: Kernels) -> Result<(usize, Errors)> {
     let cases: Vec<_> = cases()
         .into_iter()
-        .filter(|case| takes(kernels, case))
+        .filter(|case| kernels.take(&case.dims, &case.config))
         .collect();
     let mut worst = Errors::default();
     for case in &cases {
@@ -66,9 +70,8 @@ fn errors(gpu: &Gpu, kernels: Kernels, case: &Case) -> Result<Errors> {
         Float::F32 => case.arrays(),
         Float::F16 => case.arrays().halved(),
     };
-    let inputs = arrays.inputs(None);
-    let options = kernels.options();
-    let got = op::run(gpu, &case.dims, &case.config, &inputs, None, &options)?;
+    let sizes = sizes(kernels, case.dims.tokens);
+    let got = in_pieces(gpu, case, &arrays, None, &sizes, &kernels.options());
     let judged = case.judge(&arrays, &got.trace.decisions)?;
     match judged.fault {
         Some(fault) => Err(Error::device(case.name, "decisions", "the rule's", fault)),
@@ -76,24 +79,15 @@ fn errors(gpu: &Gpu, kernels: Kernels, case: &Case) -> Result<Errors> {
     }
 }
 
-/// Whether calls of this case reach these kernels.
-fn takes(kernels: Kernels, case: &Case) -> bool {
-    let dynamic = case.config.schedule == Schedule::Dynamic;
-    let weighs = dynamic && case.config.merge == MergeCost::Ward;
-    let spec = Spec {
-        dims: case.dims,
-        config: case.config,
-        chunk: 64,
-        float: kernels.float(),
-        replay: !dynamic,
-        measure: dynamic,
-        subgroup: 32,
+/// All tokens in one call; one by one the last few in calls of their own, as in decoding.
+fn sizes(kernels: Kernels, tokens: usize) -> Vec<usize> {
+    let alone = match kernels {
+        Kernels::Steps => tokens.min(8),
+        _ => 0,
     };
-    match kernels {
-        Kernels::Steps => true,
-        Kernels::Matrix => !weighs && spec.fits_matrix(),
-        Kernels::Portable | Kernels::Subgroups | Kernels::Half => !weighs,
-    }
+    let mut sizes = vec![1; 1 + alone];
+    sizes[0] = tokens - alone;
+    sizes
 }
 
 /// One line of the record: a device and kernels, and how they did.

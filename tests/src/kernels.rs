@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use dla_core::{Backbone, Config, Dims, MergeCost, Norm};
+use dla_core::{Backbone, Config, Dims, MergeCost, Norm, Schedule};
 use dla_shaders::Pass;
 use dla_wgpu::op::Walk;
 use dla_wgpu::plan::{Limits, Plan};
@@ -93,6 +93,21 @@ impl Kernels {
                 _ => op::Path::Chunks,
             },
             ..Default::default()
+        }
+    }
+
+    /// Whether they take calls of this shape that decide by themselves.
+    pub fn take(self, dims: &Dims, config: &Config) -> bool {
+        let dynamic = config.schedule == Schedule::Dynamic;
+        let weighs = dynamic && config.merge == MergeCost::Ward;
+        let spec = Spec {
+            float: self.float(),
+            ..usual(*dims)
+        };
+        match self {
+            Self::Steps => true,
+            Self::Matrix => !weighs && spec.fits_matrix(),
+            Self::Portable | Self::Subgroups | Self::Half => !weighs,
         }
     }
 

@@ -78,14 +78,31 @@ impl Rig {
     /// # Errors
     /// Whatever the device refuses.
     pub fn run(&self, arrays: &Arrays) -> Result<Vec<f32>> {
-        self.write(arrays);
-        let bound = pollster::block_on(self.operator.bind(&self.arrays, &self.cache))?;
         let mut encoder = self
             .gpu
             .device()
             .create_command_encoder(&Default::default());
-        bound.record(&mut encoder);
+        self.record(arrays, &mut encoder)?;
         self.gpu.queue().submit([encoder.finish()]);
+        self.output()
+    }
+
+    /// Records one call on `arrays` from the cache as it is.
+    ///
+    /// # Errors
+    /// Whatever the device refuses.
+    pub fn record(&self, arrays: &Arrays, encoder: &mut wgpu::CommandEncoder) -> Result<()> {
+        self.write(arrays);
+        let bound = pollster::block_on(self.operator.bind(&self.arrays, &self.cache))?;
+        bound.record(encoder);
+        Ok(())
+    }
+
+    /// The output as it lies on the device.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    pub fn output(&self) -> Result<Vec<f32>> {
         let words = self.read(&self.arrays.o)?;
         Ok(bytemuck::cast_slice(&words[..self.case.dims.value_len()]).to_vec())
     }

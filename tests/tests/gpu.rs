@@ -2,6 +2,8 @@
 
 #[path = "gpu/golden.rs"]
 mod golden;
+#[path = "gpu/host.rs"]
+mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
 #[path = "gpu/operator.rs"]

@@ -387,6 +387,9 @@ async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
         };
         slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
     }
-    gpu.queue().write_buffer(&buffer, 0, &slots);
+    scoped(gpu.device(), "op", "params", || {
+        gpu.queue().write_buffer(&buffer, 0, &slots);
+    })
+    .await?;
     Ok(buffer)
 }

@@ -102,7 +102,10 @@ fn kind_21_a_lost_device_is_an_error_and_another_takes_over() {
         gpu.device().destroy();
         gpu.queue().submit([commands]);
         for error in [
-            readback.wait(&gpu).map(drop).expect_err("a readback on its way"),
+            readback
+                .wait(&gpu)
+                .map(drop)
+                .expect_err("a readback on its way"),
             run(&gpu).map(drop).expect_err("a new call"),
         ] {
             assert!(error.is_device(), "{error}");
