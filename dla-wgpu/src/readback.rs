@@ -61,7 +61,9 @@ impl Readback {
             |expected, error: &dyn Display| Error::device("readback", "buffer", expected, error);
         async move {
             let mapped = receiver.await;
-            mapped.map_err(|error| failed("mapped for reading", &error))?;
+            mapped.map_err(|error| {
+                failed("mapped for reading", &error).advise("if the device is lost, open another")
+            })?;
             let view = self.staging.slice(..).get_mapped_range();
             let view = view.map_err(|error| failed("a mapped range", &error))?;
             Ok(view[..self.size as usize].to_vec())
