@@ -32,6 +32,52 @@ pub struct Variant {
     pub timestamps: bool,
 }
 
+impl Variant {
+    /// The kernels that [`Gpu::new`] would run on an adapter.
+    pub fn of(adapter: &wgpu::Adapter) -> Self {
+        let features = adapter.features();
+        let variant = Self::with(features, adapter.get_info().subgroup_min_size);
+        let matrices = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+        Self {
+            cooperative_matrix: matrices
+                && has_matrix_16(adapter)
+                && variant.f16
+                && variant.subgroup == 32,
+            ..variant
+        }
+    }
+
+    /// Without cooperative matrices, whose shapes only the adapter knows.
+    fn with(features: wgpu::Features, smallest_subgroup: u32) -> Self {
+        let subgroups = features.contains(wgpu::Features::SUBGROUP);
+        Self {
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroup: if subgroups {
+                smallest_subgroup as usize
+            } else {
+                0
+            },
+            cooperative_matrix: false,
+            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+        }
+    }
+
+    /// The features that a device needs for these kernels.
+    fn features(self) -> wgpu::Features {
+        let all = [
+            (self.f16, wgpu::Features::SHADER_F16),
+            (self.subgroup > 0, wgpu::Features::SUBGROUP),
+            (
+                self.cooperative_matrix,
+                wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX,
+            ),
+            (self.timestamps, wgpu::Features::TIMESTAMP_QUERY),
+        ];
+        let wanted = all.into_iter().filter(|(wanted, _)| *wanted);
+        wanted.fold(wgpu::Features::empty(), |sum, (_, feature)| sum | feature)
+    }
+}
+
 /// A device, its queue and the pipelines compiled for it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gpu {
@@ -56,18 +102,12 @@ impl Gpu {
     pub async fn new(options: &GpuOptions) -> Result<Self> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
         let adapter = adapter(&instance, options).await?;
-        let features = if options.portable {
-            wgpu::Features::empty()
+        let (variant, limits) = if options.portable {
+            (Variant::default(), wgpu::Limits::default())
         } else {
-            adapter.features() & wanted_features()
+            (Variant::of(&adapter), adapter.limits())
         };
-        let limits = if options.portable {
-            wgpu::Limits::default()
-        } else {
-            adapter.limits()
-        };
-        let cooperative = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
-        let experimental_features = if cooperative {
+        let experimental_features = if variant.cooperative_matrix {
             // SAFETY: the one experimental feature asked for is the cooperative matrix, used by shipped shaders only.
             unsafe { wgpu::ExperimentalFeatures::enabled() }
         } else {
@@ -75,7 +115,7 @@ impl Gpu {
         };
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("dla"),
-            required_features: features,
+            required_features: variant.features(),
             required_limits: limits,
             experimental_features,
             memory_hints: wgpu::MemoryHints::Performance,
@@ -85,13 +125,7 @@ impl Gpu {
             .request_device(&descriptor)
             .await
             .map_err(|error| Error::device("gpu", "device", "a device of the adapter", error))?;
-        let mut gpu = Self::from_host(device, queue, options.checked);
-        if let Some(inner) = Arc::get_mut(&mut gpu.inner) {
-            let variant = &mut inner.variant;
-            variant.cooperative_matrix &=
-                has_matrix_16(&adapter) && variant.f16 && variant.subgroup == 32;
-        }
-        Ok(gpu)
+        Ok(Self::with(device, queue, variant, options.checked))
     }
 
     /// Takes the application's own device and queue; nothing is submitted behind its back.
@@ -99,13 +133,12 @@ impl Gpu {
     /// `checked` keeps the bounds checks in the shaders. Cooperative matrices are used only on
     /// devices that [`Gpu::new`] opened, since their shapes belong to the adapter.
     pub fn from_host(device: wgpu::Device, queue: wgpu::Queue, checked: bool) -> Self {
-        let features = device.features();
-        let variant = Variant {
-            f16: features.contains(wgpu::Features::SHADER_F16),
-            subgroup: smallest_subgroup(&device),
-            cooperative_matrix: features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX),
-            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
-        };
+        let subgroup = device.adapter_info().subgroup_min_size;
+        let variant = Variant::with(device.features(), subgroup);
+        Self::with(device, queue, variant, checked)
+    }
+
+    fn with(device: wgpu::Device, queue: wgpu::Queue, variant: Variant, checked: bool) -> Self {
         Self {
             inner: Arc::new(Inner {
                 device,
@@ -195,21 +228,6 @@ impl Gpu {
         })
         .await
     }
-}
-
-fn smallest_subgroup(device: &wgpu::Device) -> usize {
-    if device.features().contains(wgpu::Features::SUBGROUP) {
-        device.adapter_info().subgroup_min_size as usize
-    } else {
-        0
-    }
-}
-
-fn wanted_features() -> wgpu::Features {
-    wgpu::Features::SHADER_F16
-        | wgpu::Features::SUBGROUP
-        | wgpu::Features::TIMESTAMP_QUERY
-        | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
 }
 
 fn has_matrix_16(adapter: &wgpu::Adapter) -> bool {

@@ -15,19 +15,37 @@ pub struct Readback {
 
 impl Readback {
     /// Records a copy of the first `size` bytes of `source`.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when `source` is smaller, [`Error::is_device`] when there is no memory for the copy.
     pub async fn record(
         gpu: &Gpu,
         encoder: &mut wgpu::CommandEncoder,
         source: &wgpu::Buffer,
         size: u64,
     ) -> Result<Self> {
+        if size > source.size() {
+            let expected = format!("at most {} bytes, the buffer's", source.size());
+            return Err(Error::input("readback", "size", expected, size));
+        }
+        let readback = Self::new(gpu, size).await?;
+        readback.copy(encoder, source);
+        Ok(readback)
+    }
+
+    /// Makes room for `size` bytes.
+    pub(crate) async fn new(gpu: &Gpu, size: u64) -> Result<Self> {
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
         let staging = gpu.buffer("readback", size, usage).await?;
-        let whole = size.next_multiple_of(4);
-        if whole > 0 {
-            encoder.copy_buffer_to_buffer(source, 0, &staging, 0, whole);
-        }
         Ok(Self { staging, size })
+    }
+
+    /// Records the copy; `source` is large enough.
+    pub(crate) fn copy(&self, encoder: &mut wgpu::CommandEncoder, source: &wgpu::Buffer) {
+        let whole = self.size.next_multiple_of(4);
+        if whole > 0 {
+            encoder.copy_buffer_to_buffer(source, 0, &self.staging, 0, whole);
+        }
     }
 
     /// The bytes, once the submission that holds the copy is done. Never blocks the thread.
@@ -43,7 +61,9 @@ impl Readback {
             |expected, error: &dyn Display| Error::device("readback", "buffer", expected, error);
         async move {
             let mapped = receiver.await;
-            mapped.map_err(|error| failed("mapped for reading", &error))?;
+            mapped.map_err(|error| {
+                failed("mapped for reading", &error).advise("if the device is lost, open another")
+            })?;
             let view = self.staging.slice(..).get_mapped_range();
             let view = view.map_err(|error| failed("a mapped range", &error))?;
             Ok(view[..self.size as usize].to_vec())

@@ -28,12 +28,17 @@ pub(crate) async fn scoped<T>(
     }
     match raised {
         None => Ok(made),
-        Some(error) => Err(Error::device(
-            op,
-            argument,
-            "accepted by the device",
-            line(&error),
-        )),
+        Some(error) => Err(refusal(op, argument, &line(&error))),
+    }
+}
+
+/// A lost device hands out objects without a word; that they are invalid shows where they are used.
+fn refusal(op: &'static str, argument: &'static str, told: &str) -> Error {
+    let error = Error::device(op, argument, "accepted by the device", told);
+    if told.contains("is invalid") {
+        error.advise("the device is probably lost: open another")
+    } else {
+        error
     }
 }
 

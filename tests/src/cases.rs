@@ -1,6 +1,9 @@
 //! ONE table of operator cases: tests and benches are driven by it.
 
-use dla_core::{Backbone, Cache, Config, Decisions, Dims, Inputs, MergeCost, Norm, Schedule};
+use dla_core::trace::{self, Judgement};
+use dla_core::{
+    Backbone, Cache, Config, Decisions, Dims, Inputs, MergeCost, Norm, Result, Schedule,
+};
 
 /// One case: sizes, settings, and how its arrays are drawn.
 #[derive(Clone, Debug)]
@@ -286,6 +289,21 @@ impl Case {
     /// An empty cache.
     pub fn empty_cache(&self) -> Cache<f32> {
         Cache::new(&self.dims)
+    }
+
+    /// Judges the decisions of a run on `arrays`; the reference's numbers under them are what the run's are held to.
+    ///
+    /// # Errors
+    /// When no run could have made such decisions.
+    pub fn judge(&self, arrays: &Arrays, decisions: &Decisions) -> Result<Judgement<f64>> {
+        let wide = arrays.wide();
+        trace::judge(
+            &self.dims,
+            &self.config,
+            &wide.inputs(None),
+            None,
+            decisions,
+        )
     }
 
     fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use dla_core::{Backbone, Config, Dims, MergeCost, Norm};
+use dla_core::{Backbone, Config, Dims, MergeCost, Norm, Schedule};
 use dla_shaders::Pass;
 use dla_wgpu::op::Walk;
 use dla_wgpu::plan::{Limits, Plan};
@@ -68,12 +68,54 @@ impl Kernels {
         }
     }
 
+    /// Whether they need no optional feature.
+    pub fn portable(self) -> bool {
+        matches!(self, Self::Portable | Self::Steps)
+    }
+
+    /// Whether a device runs them.
+    pub fn run_on(self, device: Variant) -> bool {
+        match self {
+            Self::Portable | Self::Steps => true,
+            Self::Subgroups => device.subgroup > 0,
+            Self::Half => device.f16,
+            Self::Matrix => device.cooperative_matrix,
+        }
+    }
+
+    /// How calls reach them; matrices want whole chunks.
+    pub fn options(self) -> op::Options {
+        op::Options {
+            chunk: Some(if self == Self::Half { 32 } else { 64 }),
+            float: self.float(),
+            path: match self {
+                Self::Steps => op::Path::Steps,
+                _ => op::Path::Chunks,
+            },
+            ..Default::default()
+        }
+    }
+
+    /// Whether they take calls of this shape that decide by themselves.
+    pub fn take(self, dims: &Dims, config: &Config) -> bool {
+        let dynamic = config.schedule == Schedule::Dynamic;
+        let weighs = dynamic && config.merge == MergeCost::Ward;
+        let spec = Spec {
+            float: self.float(),
+            ..usual(*dims)
+        };
+        match self {
+            Self::Steps => true,
+            Self::Matrix => !weighs && spec.fits_matrix(),
+            Self::Portable | Self::Subgroups | Self::Half => !weighs,
+        }
+    }
+
     /// A device that runs them: the same for all machines.
     fn variant(self) -> Variant {
-        let portable = matches!(self, Self::Portable | Self::Steps);
         Variant {
             f16: self.float() == Float::F16,
-            subgroup: if portable { 0 } else { 32 },
+            subgroup: if self.portable() { 0 } else { 32 },
             cooperative_matrix: self == Self::Matrix,
             timestamps: false,
         }
@@ -139,6 +181,7 @@ fn settings() -> Vec<(&'static str, Spec)> {
     };
     let with = |change| spec([1, 1, 4, 2, 16, 16, 8], change);
     let sized = |sizes| spec(sizes, &|_| ());
+    let delta = |s: &mut Spec| s.config.backbone = Backbone::Delta;
     vec![
         ("usual", with(&|_| ())),
         ("paper", sized([1, 1, 48, 1, 128, 64, 30])),
@@ -153,19 +196,16 @@ fn settings() -> Vec<(&'static str, Spec)> {
         ("oldest", with(&|s| s.config.merge = MergeCost::Oldest)),
         ("ward", with(&|s| s.config.merge = MergeCost::Ward)),
         ("replay", with(&|s| s.replay = true)),
-        ("delta", with(&|s| s.config.backbone = Backbone::Delta)),
+        ("delta", with(&delta)),
+        ("delta, odd sizes", spec([1, 1, 3, 1, 37, 21, 7], &delta)),
+        ("delta, wide", spec([1, 1, 1, 1, 256, 256, 3], &delta)),
         (
             "paper replay",
             spec([1, 1, 48, 1, 128, 64, 30], &|s| {
                 (s.replay, s.measure) = (true, false);
             }),
         ),
-        (
-            "paper delta",
-            spec([1, 1, 6, 6, 128, 128, 30], &|s| {
-                s.config.backbone = Backbone::Delta;
-            }),
-        ),
+        ("delta, paper", spec([1, 1, 6, 6, 128, 128, 30], &delta)),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 pub mod cases;
 pub mod gpu;
+pub mod hardware;
 pub mod kernels;
 pub mod pieces;
 pub mod rig;

@@ -2,6 +2,7 @@
 
 use dla_core::{Config, Dims, Result};
 use dla_wgpu::op::{self, Decider, DeviceCache, Operator, Options};
+use dla_wgpu::plan::Plan;
 use dla_wgpu::{Float, Gpu, Readback};
 
 use crate::cases::{Arrays, Case};
@@ -77,16 +78,50 @@ impl Rig {
     /// # Errors
     /// Whatever the device refuses.
     pub fn run(&self, arrays: &Arrays) -> Result<Vec<f32>> {
-        self.write(arrays);
-        let bound = pollster::block_on(self.operator.bind(&self.arrays, &self.cache))?;
         let mut encoder = self
             .gpu
             .device()
             .create_command_encoder(&Default::default());
-        bound.record(&mut encoder);
+        self.record(arrays, &mut encoder)?;
         self.gpu.queue().submit([encoder.finish()]);
+        self.output()
+    }
+
+    /// Records one call on `arrays` from the cache as it is.
+    ///
+    /// # Errors
+    /// Whatever the device refuses.
+    pub fn record(&self, arrays: &Arrays, encoder: &mut wgpu::CommandEncoder) -> Result<()> {
+        self.write(arrays);
+        let bound = pollster::block_on(self.operator.bind(&self.arrays, &self.cache))?;
+        bound.record(encoder);
+        Ok(())
+    }
+
+    /// The output as it lies on the device.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    pub fn output(&self) -> Result<Vec<f32>> {
         let words = self.read(&self.arrays.o)?;
         Ok(bytemuck::cast_slice(&words[..self.case.dims.value_len()]).to_vec())
+    }
+
+    /// The plan that calls follow.
+    pub fn plan(&self) -> &Plan {
+        self.operator.plan()
+    }
+
+    /// The words of a workspace buffer, as the last call's last segment left it.
+    ///
+    /// # Errors
+    /// When the device is lost.
+    ///
+    /// # Panics
+    /// When the operator has no such buffer.
+    pub fn workspace(&self, name: &str) -> Result<Vec<u32>> {
+        let buffer = self.operator.workspace(name);
+        self.read(buffer.unwrap_or_else(|| panic!("no buffer {name}")))
     }
 
     /// The words of a buffer, guards included.

@@ -1,6 +1,6 @@
 //! How near is near: relative root mean square, and where two arrays part.
 
-use dla_core::Dims;
+use dla_core::Output;
 
 /// Relative root-mean-square error of `got` against `expected`; NaN counts as infinitely far unless both are NaN.
 pub fn relative_rms(got: &[f32], expected: &[f64]) -> f64 {
@@ -59,11 +59,40 @@ pub fn assert_scores_near(case: &str, got: &[f32], expected: &[f32]) {
     }
 }
 
-/// Where position `at` of a `[B, T, H]` array lies.
-pub fn position(dims: &Dims, at: usize) -> (usize, usize, usize) {
-    (
-        at / dims.heads / dims.tokens,
-        at / dims.heads % dims.tokens,
-        at % dims.heads,
-    )
+/// How near an output must be to the reference under the same decisions, in relative rms; states are always 1e-4 near.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// Of `o`.
+    pub o: f64,
+    /// Of the states' information.
+    pub info: f64,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self {
+            o: 1e-4,
+            info: 1e-4,
+        }
+    }
+}
+
+/// Fails where a whole output is not the reference's: decisions and counts equal, numbers near.
+#[track_caller]
+pub fn assert_output_near(
+    case: &str,
+    got: &Output<f32>,
+    expected: &Output<f64>,
+    tolerance: Tolerance,
+) {
+    let (trace, wanted) = (&got.trace, &expected.trace);
+    assert_eq!(trace.decisions, wanted.decisions, "{case}");
+    assert_eq!(trace.count, wanted.count, "{case}");
+    assert_eq!(trace.non_finite, wanted.non_finite, "{case}");
+    assert_scores_near(case, &trace.score, &wanted.score);
+    assert_near(case, "o", &got.o, &expected.o, tolerance.o);
+    let (cache, wanted) = (&got.cache, &expected.cache);
+    assert_eq!(cache.n, wanted.n, "{case}");
+    assert_near(case, "states", &cache.states, &wanted.states, 1e-4);
+    assert_near(case, "info", &cache.info, &wanted.info, tolerance.info);
 }

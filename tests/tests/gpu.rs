@@ -2,7 +2,11 @@
 
 #[path = "gpu/golden.rs"]
 mod golden;
+#[path = "gpu/host.rs"]
+mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
 #[path = "gpu/operator.rs"]
 mod operator;
+#[path = "gpu/stages.rs"]
+mod stages;

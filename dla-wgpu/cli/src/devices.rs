@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use dla_core::Result;
-use dla_wgpu::Gpu;
+use dla_wgpu::{Gpu, Variant};
 use serde_json::json;
 use wgpu::{Adapter, AdapterInfo, Features, Limits};
 
@@ -11,7 +11,7 @@ use crate::args::{Backend, Global};
 use crate::backend;
 use crate::report::Report;
 
-/// Features that the shipped kernels use where they are there, and their names.
+/// The features that kernels may use, and their names.
 const FEATURES: [(&str, Features); 4] = [
     ("f16", Features::SHADER_F16),
     ("subgroups", Features::SUBGROUP),
@@ -76,27 +76,51 @@ fn describe(adapter: &Adapter, chosen: bool) -> String {
     let info = adapter.get_info();
     let limits = adapter.limits();
     format!(
-        "{}{}\n  {}, {:?}; driver {} {}\n  kernels: {}\n  limits: {}\n\n",
+        "{}{}\n  {}, {:?}; driver {} {}\n  features: {}\n  kernels: {}\n  limits: {}\n\n",
         info.name,
         mark(chosen),
         info.backend,
         info.device_type,
         info.driver,
         info.driver_info,
-        features(adapter).join(", "),
+        list(&features(adapter)),
+        list(&kernels(Variant::of(adapter))),
         limits_in_words(&limits),
     )
 }
 
-/// The optional features that this adapter has, f32 being no option.
+fn list(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+    if words.is_empty() {
+        "none".into()
+    } else {
+        words.join(", ")
+    }
+}
+
+/// Those of the optional features that this adapter has.
 fn features(adapter: &Adapter) -> Vec<&'static str> {
     let there = adapter.features();
     let optional = FEATURES
         .iter()
         .filter(|(_, feature)| there.contains(*feature));
-    std::iter::once("f32")
-        .chain(optional.map(|(name, _)| *name))
-        .collect()
+    optional.map(|(name, _)| *name).collect()
+}
+
+/// The kernels that calls can take.
+fn kernels(variant: Variant) -> Vec<String> {
+    let mut words = vec!["f32".to_owned()];
+    if variant.f16 {
+        words.push("f16".into());
+    }
+    if variant.cooperative_matrix {
+        words.push("f16 by 16 x 16 x 16 matrices".into());
+    }
+    if variant.subgroup > 0 {
+        let most = variant.subgroup;
+        words.push(format!("merges by subgroups for up to {most} states"));
+    }
+    words
 }
 
 fn limits_in_words(limits: &Limits) -> String {
@@ -112,6 +136,7 @@ fn limits_in_words(limits: &Limits) -> String {
 fn machine_readable(adapter: &Adapter, chosen: bool) -> serde_json::Value {
     let info = adapter.get_info();
     let limits = adapter.limits();
+    let variant = Variant::of(adapter);
     json!({
         "name": info.name,
         "backend": info.backend.to_string(),
@@ -120,6 +145,12 @@ fn machine_readable(adapter: &Adapter, chosen: bool) -> serde_json::Value {
         "driver_info": info.driver_info,
         "chosen": chosen,
         "features": features(adapter),
+        "kernels": {
+            "f16": variant.f16,
+            "cooperative_matrix": variant.cooperative_matrix,
+            "subgroup": variant.subgroup,
+            "timestamps": variant.timestamps,
+        },
         "limits": {
             "max_storage_buffer_binding_size": limits.max_storage_buffer_binding_size,
             "max_storage_buffers_per_shader_stage": limits.max_storage_buffers_per_shader_stage,

@@ -240,7 +240,13 @@ fn json_is_for_machines() {
 
     let devices = json(&["devices", "--backend", "cpu", "--json"]);
     assert_eq!(devices["cpu"]["chosen"], true);
-    assert!(devices["adapters"].is_array());
+    for adapter in devices["adapters"].as_array().expect("a list") {
+        let (features, kernels) = (&adapter["features"], &adapter["kernels"]);
+        let f16 = features.as_array().expect("a list").contains(&"f16".into());
+        assert_eq!(kernels["f16"], f16, "{adapter}");
+        assert!(kernels["subgroup"].is_u64(), "{adapter}");
+        assert!(kernels["cooperative_matrix"].is_boolean(), "{adapter}");
+    }
 }
 
 #[test]

@@ -90,10 +90,6 @@ fn every_case(backend: &str, more: &[&str], replayed_only: &[&str]) {
     let names = case_names();
     assert_eq!(names.len(), 11, "{names:?}");
     for name in names {
-        if backend == "gpu" && name.contains("delta") {
-            eprintln!("SKIP: {name} on a GPU, which takes the delta rule in single steps only");
-            continue;
-        }
         let input = golden("op").join(format!("{name}.safetensors"));
         let expected = read(&golden("op").join(format!("{name}.expected.safetensors")));
         if !replayed_only.contains(&&*name) {

@@ -118,6 +118,15 @@ impl Operator {
         &self.plan
     }
 
+    /// A buffer of the workspace by its name in [`WorkspaceBytes`](crate::plan::WorkspaceBytes), to look at what a
+    /// pass left there; it holds one segment at a time and can be copied from.
+    pub fn workspace(&self, name: &str) -> Option<&wgpu::Buffer> {
+        let mut buffers = self.workspace.iter();
+        buffers
+            .find(|(known, _)| *known == name)
+            .map(|(_, buffer)| buffer)
+    }
+
     /// Allocates the caller's arrays.
     pub async fn arrays(&self) -> Result<Arrays> {
         let usage = wgpu::BufferUsages::STORAGE
@@ -378,6 +387,9 @@ async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
         };
         slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
     }
-    gpu.queue().write_buffer(&buffer, 0, &slots);
+    scoped(gpu.device(), "op", "params", || {
+        gpu.queue().write_buffer(&buffer, 0, &slots);
+    })
+    .await?;
     Ok(buffer)
 }

@@ -7,6 +7,7 @@ use super::operator::{Arrays, DeviceCache, Operator};
 use super::options::{Decider, Options};
 use super::pack::{self, Piece};
 use crate::plan::{MAX_BATCH, Plan};
+use crate::scope::scoped;
 use crate::{Gpu, Readback};
 
 /// Runs the operator on the device. Never blocks the thread.
@@ -168,20 +169,25 @@ impl Whole<'_> {
         let Some(runner) = kept.as_ref() else {
             unreachable!("just made")
         };
-        self.upload(gpu, piece, options, runner, &output.cache);
         let bound = runner.operator.bind(&runner.arrays, &runner.cache).await?;
-        let mut encoder = gpu
-            .device()
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("dla") });
-        bound.record(&mut encoder);
         let bytes = &runner.operator.plan().arrays;
-        let o = Readback::record(gpu, &mut encoder, &runner.arrays.o, bytes.value).await?;
-        let trace = Readback::record(gpu, &mut encoder, &runner.arrays.trace, bytes.trace).await?;
-        let states =
-            Readback::record(gpu, &mut encoder, &runner.cache.states, bytes.states).await?;
-        let scalars =
-            Readback::record(gpu, &mut encoder, &runner.cache.scalars, bytes.scalars).await?;
-        gpu.queue().submit([encoder.finish()]);
+        let o = Readback::new(gpu, bytes.value).await?;
+        let trace = Readback::new(gpu, bytes.trace).await?;
+        let states = Readback::new(gpu, bytes.states).await?;
+        let scalars = Readback::new(gpu, bytes.scalars).await?;
+        scoped(gpu.device(), "op", "call", || {
+            self.upload(gpu, piece, options, runner, &output.cache);
+            let mut encoder = gpu
+                .device()
+                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("dla") });
+            bound.record(&mut encoder);
+            o.copy(&mut encoder, &runner.arrays.o);
+            trace.copy(&mut encoder, &runner.arrays.trace);
+            states.copy(&mut encoder, &runner.cache.states);
+            scalars.copy(&mut encoder, &runner.cache.scalars);
+            gpu.queue().submit([encoder.finish()]);
+        })
+        .await?;
         let (o, trace, states, scalars) =
             (o.bytes(), trace.bytes(), states.bytes(), scalars.bytes());
         let o = pack::widened(&o.await?, options.float);
