@@ -97,8 +97,9 @@ fn module(device: &wgpu::Device, checked: bool, label: &str, source: &str) -> wg
         return device.create_shader_module(descriptor);
     }
     // SAFETY: only this crate's own shaders reach this line. Every index they form is bounded by a size
-    // that `plan` computed and the buffers were checked against, and their loops end; the tests run each of
-    // them with the checks on and with guard words around every buffer.
+    // that `plan` computed and the buffers were checked against, or is clamped where it comes out of a
+    // caller's buffer (counts and places of `scalars`, given merges of `trace`), and their loops end; the
+    // tests run each of them with the checks on and with guard words around every buffer.
     unsafe {
         device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
     }

@@ -5,7 +5,8 @@
 //!
 //! One dispatch never does more than [`MAX_DISPATCH_FLOP`] of matrix work nor walks more than
 //! [`MAX_DISPATCH_TOKENS`] tokens one after another, so a driver's time-out (about two seconds)
-//! is out of reach at any sequence length: longer calls are cut into segments.
+//! is out of reach at any sequence length: longer calls are cut into segments, down to one chunk. Only the
+//! batch is the caller's to split.
 
 use dla_core::{Backbone, Dims, Error, Result};
 
@@ -68,7 +69,8 @@ pub struct ArrayBytes {
     pub value: u64,
     /// g, β and λ by rank, `[B, T, H, 2 + K]`, f32.
     pub control: u64,
-    /// Score and event, `[B·H, T]`, two words each.
+    /// Score (f32 bits) and event, `[B·H, T]`, two words each. An event holds the boundary in bit 0, `merge_at` + 1
+    /// in bits 8 to 15 and the live states after the step in bits 16 to 23.
     pub trace: u64,
     /// States by place, `[B·H, K, Dk, Dv]`, f32.
     pub states: u64,

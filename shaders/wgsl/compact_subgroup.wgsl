@@ -44,10 +44,10 @@ fn entered_map(word: u32, entered: u32) -> u32 {
 
 fn load(sequence: u32) {
     let at = scalar_at(sequence);
-    count = scalars[at];
+    count = live_states(scalars[at]);
     var bits = vec2<u32>();
     if (lane < count) {
-        let place = scalars[at + 3u + 3u * lane];
+        let place = place_in_cache(scalars[at + 3u + 3u * lane]);
         state = State(scalars[at + 1u + 3u * lane], bitcast<f32>(scalars[at + 2u + 3u * lane]), place);
         bits = vec2<u32>(bit_in(0u, place), bit_in(1u, place));
         version[place] = 0u;
@@ -151,9 +151,14 @@ fn open(word: u32, i: f32, t: u32) -> u32 {
     }
     let merged = select(0u, event_merge(word), REPLAY);
     // A given merge may collapse a whole run, as Fenwick's levels do.
-    while (merged > 0u && count + 1u > event_count(word)) {
+    while (merged > 0u && merged < count && count + 1u > event_count(word)) {
         let freed = merge(merged - 1u, next_state());
         used &= ~vec2<u32>(bit_in(0u, freed), bit_in(1u, freed));
+    }
+    if (count == CAPACITY) {
+        // Decisions that no run could have made: the token joins.
+        join(i, 1u);
+        return event(true, merged, count);
     }
     let free = select(firstTrailingBit(~used.x), 32u + firstTrailingBit(~used.y), used.x == 0xffffffffu);
     used |= vec2<u32>(bit_in(0u, free), bit_in(1u, free));

@@ -10,10 +10,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let record = scalar_at(sequence);
-    let count = scalars[record];
+    let count = live_states(scalars[record]);
     let base = sequence * (STATE + 1u);
     if (count > 0u) {
-        let place = scalars[record + 1u + 3u * (count - 1u) + 2u];
+        let place = place_in_cache(scalars[record + 3u * count]);
         let source = (sequence * CAPACITY + place) * STATE;
         for (var e = lane; e < STATE; e += 256u) {
             open[base + e] = states[source + e];

@@ -22,14 +22,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let own = thread_of(SLICES, sequence, lane, index % SLICES_OF_ROW * SLICE);
     var read = columns();
     if (t < length_of(sequence)) {
-        let live = scalars[scalar_at(sequence)];
+        let live = live_states(scalars[scalar_at(sequence)]);
         let at = change_at(sequence);
         let made = Change(false, changes[at], changes[at + 1u], changes[at + 2u]);
         load_key(sequence, t, lane);
         load_reads(sequence, t, lane);
         if (lane < CAPACITY) {
             stale[lane] = control[control_at(sequence, t)];
-            place[lane] = scalars[scalar_at(sequence) + 3u + 3u * lane];
+            place[lane] = place_in_cache(scalars[scalar_at(sequence) + 3u + 3u * lane]);
             freed[lane] = changes[at + 3u + lane];
         }
         workgroupBarrier();

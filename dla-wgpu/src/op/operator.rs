@@ -13,6 +13,9 @@ use crate::scope::scoped;
 use crate::spec::{Float, Spec};
 
 /// The caller's arrays on the device; shapes as in [`ArrayBytes`](crate::plan::ArrayBytes).
+///
+/// Whatever they hold, no shader leaves its buffers; contents that no run could have left there give
+/// meaningless results.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     /// Queries.
@@ -33,7 +36,7 @@ pub struct Arrays {
     pub lengths: wgpu::Buffer,
 }
 
-/// The states on the device, between calls.
+/// The states on the device, between calls; zeros are an empty cache.
 #[derive(Clone, Debug)]
 pub struct DeviceCache {
     /// States by place.

@@ -123,7 +123,8 @@ pub(crate) fn given_events(
 
 /// g, β and λ by rank, one record a token and head.
 ///
-/// Under Fenwick λ arrives by level: `counts` (live states after each step of the piece) turns levels into ranks.
+/// Under Fenwick λ arrives by level; the position of a token, counted from the tokens `n` in the cache, turns
+/// levels into ranks.
 pub(crate) fn control(
     piece: &Piece,
     whole: &Dims,

@@ -11,11 +11,11 @@ var<workgroup> costs: array<f32, CAPACITY>;      // what merging i and i + 1 cos
 // Thread `lane` of `lanes` loads its share; mark_used must follow, after a barrier if there are several.
 fn load_order(sequence: u32, lane: u32, lanes: u32) {
     let at = scalar_at(sequence);
-    let live = scalars[at];
+    let live = live_states(scalars[at]);
     for (var i = lane; i < live; i += lanes) {
         n[i] = scalars[at + 1u + 3u * i];
         info[i] = bitcast<f32>(scalars[at + 2u + 3u * i]);
-        place[i] = scalars[at + 3u + 3u * i];
+        place[i] = place_in_cache(scalars[at + 3u + 3u * i]);
     }
     if (lane == 0u) {
         count = live;
@@ -118,9 +118,14 @@ fn advance(boundary: bool, word: u32, score: f32) -> Change {
     if (REPLAY) {
         // A given merge may collapse a whole run, as Fenwick's levels do.
         change.merged = event_merge(word);
-        while (change.merged > 0u && count + 1u > event_count(word)) {
+        while (change.merged > 0u && change.merged < count && count + 1u > event_count(word)) {
             freed[change.absorbed] = merge(change.merged - 1u);
             change.absorbed++;
+        }
+        if (count == CAPACITY) {
+            // Decisions that no run could have made: the token joins.
+            join(i);
+            return change;
         }
     } else if (is_full()) {
         change.merged = cheapest() + 1u;
