@@ -268,7 +268,7 @@ impl Timing {
         let segments = self.plan.segments.len();
         let mut text = format!(
             "{device}: B {} T {} H {} G {} Dk {} Dv {} K {}, chunk {}, {segments} segment{}, {} inputs\n\
-             ceilings measured here: {} copied, {} f32, {} f16 matrix products\n\n\
+             ceilings measured here: copies {}, f32 {}, f16 matrix products {}\n\n\
              {:<22}{:>11}{:>13}{:>14}{:>14}{:>15}{:>9}\n",
             dims.batch,
             dims.tokens,
