@@ -3,8 +3,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use dla_core::{Error, Result};
+use dla_core::{Backbone, Error, Result};
 
 use crate::case;
 
@@ -102,7 +103,7 @@ pub struct BenchOp {
     #[arg(long, default_value_t = 1)]
     pub batch: usize,
     /// Tokens of each
-    #[arg(long, default_value_t = 16384)]
+    #[arg(long, default_value_t = 16384, value_parser = at_least_one())]
     pub tokens: usize,
     /// Value heads
     #[arg(long, default_value_t = 48)]
@@ -119,14 +120,14 @@ pub struct BenchOp {
     /// States of a cache
     #[arg(long, default_value_t = 30)]
     pub capacity: usize,
-    /// plain, decay or delta
-    #[arg(long, default_value = "decay")]
-    pub backbone: String,
+    /// What happens to the states at a token
+    #[arg(long, default_value = "decay", value_parser = backbone())]
+    pub backbone: Backbone,
     /// Threshold; the tokens are unrelated, so that below 1.2 every one is a boundary
     #[arg(long, default_value_t = 0.6)]
     pub tau: f32,
     /// Tokens of a chunk
-    #[arg(long)]
+    #[arg(long, value_name = "C", value_parser = chunk())]
     pub chunk: Option<NonZeroUsize>,
     /// f32 inputs and outputs instead of f16
     #[arg(long)]
@@ -135,7 +136,7 @@ pub struct BenchOp {
     #[arg(long, value_name = "MIB")]
     pub workspace: Option<u64>,
     /// Runs of which the median is taken
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = at_least_one())]
     pub runs: usize,
 }
 
@@ -152,14 +153,20 @@ impl BenchOp {
             capacity: self.capacity,
         }
     }
+}
 
-    /// The backbone named.
-    ///
-    /// # Errors
-    /// For an unknown word.
-    pub fn backbone(&self) -> Result<dla_core::Backbone> {
-        self.backbone.parse()
-    }
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+fn chunk() -> impl TypedValueParser<Value = NonZeroUsize> {
+    RangedU64ValueParser::<usize>::new()
+        .range(1..=1024)
+        .try_map(NonZeroUsize::try_from)
+}
+
+fn backbone() -> impl TypedValueParser<Value = Backbone> {
+    PossibleValuesParser::new(["plain", "decay", "delta"]).try_map(|word| word.parse::<Backbone>())
 }
 
 /// Arguments of `dla op`.
@@ -172,6 +179,6 @@ pub struct Op {
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
     /// Work in chunks of C tokens [CPU default: token by token]
-    #[arg(long, value_name = "C")]
+    #[arg(long, value_name = "C", value_parser = chunk())]
     pub chunk: Option<NonZeroUsize>,
 }

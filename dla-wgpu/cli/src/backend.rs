@@ -43,7 +43,8 @@ pub struct Call<'a> {
 }
 
 impl Engine {
-    /// Follows `--backend` and `--adapter`.
+    /// Follows `--backend` and `--adapter`. Left to ourselves we take no software adapter: it only
+    /// imitates a GPU on the CPU, and compiles longer than the reference runs.
     ///
     /// # Errors
     /// When a device was asked for and cannot be opened.
@@ -52,14 +53,20 @@ impl Engine {
             return Ok(Self::Cpu);
         }
         let or_cpu = global.backend == Backend::Auto;
-        match open_gpu(global.adapter.clone()) {
-            Ok(gpu) => Ok(Self::Gpu { gpu, or_cpu }),
-            Err(error) if or_cpu && global.adapter.is_none() => {
-                report::note(&format!("running on the CPU: {error}"));
-                Ok(Self::Cpu)
+        let free = or_cpu && global.adapter.is_none();
+        let why_cpu = match open_gpu(global.adapter.clone()) {
+            Ok(gpu) if free && is_software(&gpu) => {
+                "running on the CPU: the only adapter is software; --backend gpu takes it".into()
             }
-            Err(error) => Err(error),
-        }
+            Ok(gpu) => return Ok(Self::Gpu { gpu, or_cpu }),
+            Err(_) if free && Gpu::adapters().is_empty() => {
+                "no adapter found, so the CPU path runs".into()
+            }
+            Err(error) if free => format!("running on the CPU: {error}"),
+            Err(error) => return Err(error),
+        };
+        report::note(&why_cpu);
+        Ok(Self::Cpu)
     }
 
     /// Its kind, as `--backend` spells it.
@@ -76,11 +83,6 @@ impl Engine {
             Self::Cpu => "the CPU".into(),
             Self::Gpu { gpu, .. } => gpu.info().name,
         }
-    }
-
-    /// Whether an adapter only imitates a GPU on the CPU.
-    pub fn is_software(&self) -> bool {
-        matches!(self, Self::Gpu { gpu, .. } if gpu.info().device_type == wgpu::DeviceType::Cpu)
     }
 
     /// Runs the operator.
@@ -163,6 +165,10 @@ impl Engine {
             ),
         }
     }
+}
+
+fn is_software(gpu: &Gpu) -> bool {
+    gpu.info().device_type == wgpu::DeviceType::Cpu
 }
 
 /// Opens the named adapter, or the best.

@@ -38,6 +38,7 @@ Its metadata, words [default]:
 The output: o [B,T,H,Dv]; score, boundary, merge_at, count [B,T,H]; states [B,H,K,Dk,Dv];
 n, info [B,H,K]; with do the gradients dq, dk, dv, dg, dbeta, dlambda, dh0 in their inputs' shapes
 and dtau [H]; and the metadata word non_finite, the number of scores that were not finite.
+To go on where an output ended, pass its states, n, info as h0, n0, info0.
 ";
 
 const TENSORS: [&str; 14] = [

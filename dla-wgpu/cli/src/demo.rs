@@ -11,7 +11,7 @@ use dla_core::dla::gate::Gate;
 use dla_core::{Backbone, Config, Dims, Inputs, Output, Result, Schedule};
 use serde_json::json;
 
-use crate::args::{Backend, Global};
+use crate::args::Global;
 use crate::backend::{Call, Engine};
 use crate::report::{self, Report};
 use features::WIDTH;
@@ -57,7 +57,7 @@ const HEADS: [Head; 2] = [
 /// # Errors
 /// When no backend can be opened or the run fails.
 pub fn run(global: &Global) -> Result<Report> {
-    let mut engine = engine(global)?;
+    let mut engine = Engine::open(global)?;
     let reading = Reading::new(&mut engine)?;
     let style = if report::colours() {
         Style::Colour
@@ -68,15 +68,6 @@ pub fn run(global: &Global) -> Result<Report> {
         text: picture::draw(&reading, style),
         json: reading.json(),
     })
-}
-
-/// The user's choice; left to ourselves, no software adapter, which would compile longer than we read.
-fn engine(global: &Global) -> Result<Engine> {
-    let free = global.backend == Backend::Auto && global.adapter.is_none();
-    match Engine::open(global)? {
-        engine if free && engine.is_software() => Ok(Engine::Cpu),
-        engine => Ok(engine),
-    }
 }
 
 /// What the operator made of the passage.

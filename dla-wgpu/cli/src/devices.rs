@@ -7,8 +7,8 @@ use dla_wgpu::{Gpu, Variant};
 use serde_json::json;
 use wgpu::{Adapter, AdapterInfo, Features, Limits};
 
-use crate::args::{Backend, Global};
-use crate::backend;
+use crate::args::Global;
+use crate::backend::Engine;
 use crate::report::Report;
 
 /// The features that kernels may use, and their names.
@@ -54,14 +54,10 @@ pub fn run(global: &Global) -> Result<Report> {
 
 /// The adapter that a run with these options takes; `None` is the CPU.
 fn chosen(global: &Global) -> Result<Option<AdapterInfo>> {
-    if global.backend == Backend::Cpu {
-        return Ok(None);
-    }
-    match backend::open_gpu(global.adapter.clone()) {
-        Ok(gpu) => Ok(Some(gpu.info())),
-        Err(_) if global.backend == Backend::Auto && global.adapter.is_none() => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(match Engine::open(global)? {
+        Engine::Cpu => None,
+        Engine::Gpu { gpu, .. } => Some(gpu.info()),
+    })
 }
 
 fn same(a: &AdapterInfo, b: &AdapterInfo) -> bool {

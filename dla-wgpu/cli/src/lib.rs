@@ -18,7 +18,7 @@ pub mod tensors;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use dla_core::Result;
 
 use args::{Args, Command};
@@ -28,9 +28,10 @@ use report::Report;
 ///
 /// 0 is success, 1 a run that failed, 2 wrong usage or input; errors are one line on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(args) {
+    let words: Vec<OsString> = args.into_iter().collect();
+    let args = match Args::try_parse_from(&words) {
         Ok(args) => args,
-        Err(error) => return report::usage(&error),
+        Err(error) => return report::usage(&error, Args::command(), &words),
     };
     match dispatch(&args) {
         Ok(report) => report::print(&report, args.global.json),

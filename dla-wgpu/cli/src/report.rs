@@ -1,8 +1,10 @@
 //! What a command says: text for people, JSON for machines, one line for errors.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use dla_core::Error;
 
 /// The outcome of a command, told twice.
@@ -45,17 +47,39 @@ pub fn fail(error: &Error) -> ExitCode {
 }
 
 /// Prints what the argument parser has to say: help on stdout, a mistake as one line on stderr.
-pub fn usage(error: &clap::Error) -> ExitCode {
+///
+/// `words` is the command line, which tells whose help to name.
+pub fn usage(error: &clap::Error, mut command: clap::Command, words: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let told = error.to_string();
-    // The first paragraph says what is wrong, the others repeat the help.
-    let paragraph = told.split("\n\n").next().unwrap_or_default();
-    let fault = paragraph.strip_prefix("error: ").unwrap_or(paragraph);
-    complain(&format!("{fault}; see `dla --help`"));
+    let mut path = command.get_name().to_owned();
+    for word in words.iter().skip(1) {
+        if let Some(next) = command.find_subcommand(word) {
+            path = format!("{path} {}", next.get_name());
+            command = next.clone();
+        }
+    }
+    let fault = match error.kind() {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let names: Vec<_> = command.get_subcommands().map(|c| c.get_name()).collect();
+            format!("a command is missing: {}", names.join(", "))
+        }
+        _ => fault(&error.to_string()),
+    };
+    complain(&format!("{fault}; see `{path} --help`"));
     ExitCode::from(2)
+}
+
+/// What is wrong and the tips; the paragraphs that repeat the help are left out.
+fn fault(told: &str) -> String {
+    let told = told.strip_prefix("error: ").unwrap_or(told);
+    let paragraphs = told.split("\n\n").map(str::trim);
+    let news: Vec<_> = paragraphs
+        .take_while(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"))
+        .collect();
+    news.join("; ").replace("\n  tip:", "; tip:")
 }
 
 /// True when stdout shows colours.

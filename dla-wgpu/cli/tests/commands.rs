@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Raw, assert_refused, dla, op, stderr, stdout};
+use common::{Raw, assert_refused, dla, op, op_on, stderr, stdout};
 use dla_cli::tensors::TensorFile;
 use serde_json::Value;
 
@@ -43,12 +43,12 @@ fn every_help_shows_an_example() {
 
 #[test]
 fn wrong_usage_is_one_line() {
-    let wrong: [(&[&str], &str); 8] = [
+    let wrong: [(&[&str], &str); 16] = [
         (&["sing"], "unrecognized subcommand 'sing'"),
         (&["op"], "--input <FILE> --output <FILE>"),
         (
             &["op", "--input", "a", "--output", "b", "--chunk", "0"],
-            "--chunk",
+            "0 is not in 1..=1024; see `dla op --help`",
         ),
         (
             &["op", "--input", "a", "--output", "b", "--chunk", "-1"],
@@ -60,10 +60,55 @@ fn wrong_usage_is_one_line() {
         ),
         (&["--backend", "tpu"], "[possible values: auto, gpu, cpu]"),
         (&["--backend", "cpu", "--adapter", "x"], "--adapter"),
-        (&["devices", "--verbose"], "--verbose"),
+        (&["devices", "--verbose"], "see `dla devices --help`"),
+        (
+            &["bench"],
+            "error: a command is missing: op; see `dla bench --help`",
+        ),
+        (
+            &["bench", "--json"],
+            "error: a command is missing: op; see `dla bench --help`",
+        ),
+        (
+            &["opp"],
+            "similar subcommand exists: 'op'; see `dla --help`",
+        ),
+        (
+            &["op", "--inptu", "a"],
+            "similar argument exists: '--input'",
+        ),
+        (&["bench", "op", "--runs", "0"], "0 is not in 1.."),
+        (&["bench", "op", "--tokens", "0"], "0 is not in 1.."),
+        (&["bench", "op", "--chunk", "0"], "0 is not in 1..=1024"),
+        (
+            &["bench", "op", "--backbone", "x"],
+            "[possible values: plain, decay, delta]",
+        ),
     ];
     for (words, fault) in wrong {
         assert_refused(&format!("{words:?}"), &dla(words), fault);
+    }
+}
+
+#[test]
+fn left_to_itself_no_command_takes_a_software_adapter() {
+    let run = dla(["devices", "--json"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let devices: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+    let adapters = devices["adapters"].as_array().expect("a list");
+    for adapter in adapters.iter().filter(|adapter| adapter["type"] == "Cpu") {
+        assert_eq!(adapter["chosen"], false, "{adapter}");
+    }
+    let (folder, input) = folder_with(&Raw::case());
+    let output = folder.path().join("out.safetensors");
+    let run = op_on("auto", &input, &output, &["--json"]);
+    let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+    let on_cpu = devices["cpu"]["chosen"] == true;
+    assert_eq!(report["backend"] == "cpu", on_cpu, "{report}");
+    if on_cpu {
+        let notes = stderr(&run);
+        let why = ["no adapter found", "the only adapter is software"];
+        assert!(why.iter().any(|why| notes.contains(why)), "{notes}");
     }
 }
 

@@ -13,8 +13,8 @@ pub(super) struct Ceiling {
     pub(super) bytes: f64,
     /// f32 operations, a multiply-add is two.
     pub(super) f32_flop: f64,
-    /// Operations of f16 matrix products with f32 sums; 0 where the device has none.
-    pub(super) matrix_flop: f64,
+    /// Operations of f16 matrix products with f32 sums, where the device has them.
+    pub(super) matrix_flop: Option<f64>,
 }
 
 /// Groups of a probe: enough for any device, little enough for a slow one.
@@ -37,15 +37,15 @@ impl Ceiling {
                 256,
             )?;
         let matrix_rate = if gpu.variant().cooperative_matrix {
-            matrix_flop
-                / probe(
-                    gpu,
-                    include_str!("../../assets/ceiling_matrix.wgsl"),
-                    groups,
-                    4096,
-                )?
+            let time = probe(
+                gpu,
+                include_str!("../../assets/ceiling_matrix.wgsl"),
+                groups,
+                4096,
+            )?;
+            Some(matrix_flop / time)
         } else {
-            0.0
+            None
         };
         // One group copies 64 KiB: half of its share of the buffer.
         let copies = if cpu { 512 } else { 8192 };

@@ -9,13 +9,14 @@ use dla_core::{Backbone, Config, Error, Result};
 use dla_wgpu::op::{Arrays, Bound, Decider, DeviceCache, Operator, Options};
 use dla_wgpu::plan::Plan;
 use dla_wgpu::profile::Profile;
-use dla_wgpu::{Float, Gpu, GpuOptions};
+use dla_wgpu::{Float, Gpu};
 use half::f16;
 use serde_json::{Value, json};
 
 use self::ceiling::Ceiling;
 use crate::args::{Backend, BenchOp, Global};
 use crate::report::Report;
+use crate::{backend, progress};
 
 /// Times the operator at one shape: every pass, its bytes and operations, and the whole call.
 ///
@@ -30,19 +31,26 @@ pub fn op(args: &BenchOp, global: &Global) -> Result<Report> {
             "cpu",
         ));
     }
-    let gpu = Gpu::new_blocking(&GpuOptions {
-        adapter: global.adapter.clone(),
-        ..Default::default()
-    })?;
-    let call = pollster::block_on(Bench::new(&gpu, args)?.time(args.runs))?;
+    let gpu = backend::open_gpu(global.adapter.clone())?;
+    progress::watched("timing the operator", || measure(&gpu, args)).map_err(|error| {
+        if error.is_unsupported() && error.argument() == "float" {
+            error.advise("the device has no f16: pass --f32")
+        } else {
+            error
+        }
+    })
+}
+
+fn measure(gpu: &Gpu, args: &BenchOp) -> Result<Report> {
+    let call = pollster::block_on(Bench::new(gpu, args)?.time(args.runs))?;
     let one = BenchOp {
         tokens: 1,
         tau: 0.0,
         ..args.clone()
     };
-    let step = pollster::block_on(Bench::new(&gpu, &one)?.time_steps(args.runs))?;
-    let ceiling = pollster::block_on(Ceiling::measure(&gpu))?;
-    Ok(call.report(&gpu, args, &step, &ceiling))
+    let step = pollster::block_on(Bench::new(gpu, &one)?.time_steps(args.runs))?;
+    let ceiling = pollster::block_on(Ceiling::measure(gpu))?;
+    Ok(call.report(gpu, args, &step, &ceiling))
 }
 
 /// One operator with its buffers filled.
@@ -56,7 +64,7 @@ struct Bench {
 impl Bench {
     fn new(gpu: &Gpu, args: &BenchOp) -> Result<Self> {
         let config = Config {
-            backbone: args.backbone()?,
+            backbone: args.backbone,
             ..Config::new(Backbone::Decay)
         };
         let options = Options {
@@ -256,15 +264,12 @@ impl Timing {
     fn report(&self, gpu: &Gpu, args: &BenchOp, step: &StepTiming, ceiling: &Ceiling) -> Report {
         let dims = self.plan.dims;
         let device = gpu.info().name;
-        let matrix_rate = if args.f32 {
-            ceiling.f32_flop
-        } else {
-            ceiling.matrix_flop
-        };
+        let matrix_rate = ceiling.matrix_flop.filter(|_| !args.f32);
+        let segments = self.plan.segments.len();
         let mut text = format!(
-            "{device}: B {} T {} H {} G {} Dk {} Dv {} K {}, chunk {}, {} segments, {} inputs\n\
-             ceilings measured here: {:.2} TB/s copied, {:.1} TFLOP/s f32, {:.1} TFLOP/s f16 matrix products\n\n\
-             {:<22}{:>9}{:>10}{:>11}{:>9}{:>10}{:>9}\n",
+            "{device}: B {} T {} H {} G {} Dk {} Dv {} K {}, chunk {}, {segments} segment{}, {} inputs\n\
+             ceilings measured here: copies {}, f32 {}, f16 matrix products {}\n\n\
+             {:<22}{:>11}{:>13}{:>14}{:>14}{:>15}{:>9}\n",
             dims.batch,
             dims.tokens,
             dims.heads,
@@ -273,17 +278,19 @@ impl Timing {
             dims.value_dim,
             dims.capacity,
             self.plan.chunk,
-            self.plan.segments.len(),
+            if segments == 1 { "" } else { "s" },
             if args.f32 { "f32" } else { "f16" },
-            ceiling.bytes / 1e12,
-            ceiling.f32_flop / 1e12,
-            ceiling.matrix_flop / 1e12,
+            scaled(ceiling.bytes, "B/s"),
+            scaled(ceiling.f32_flop, "FLOP/s"),
+            ceiling
+                .matrix_flop
+                .map_or("none".into(), |rate| scaled(rate, "FLOP/s")),
             "pass",
             "ms",
-            "GB",
-            "GFLOP",
-            "TB/s",
-            "TFLOP/s",
+            "bytes",
+            "operations",
+            "bytes/s",
+            "operations/s",
             "ceiling",
         );
         let mut rows = Vec::new();
@@ -297,18 +304,18 @@ impl Timing {
                 .max(1e-9);
             let work = self.plan.work(name);
             let rate = if name.ends_with("_matrix") {
-                matrix_rate
+                matrix_rate.unwrap_or(ceiling.f32_flop)
             } else {
                 ceiling.f32_flop
             };
             let least = (work.bytes as f64 / ceiling.bytes).max(work.flop as f64 / rate);
             text += &format!(
-                "{name:<22}{:>9.3}{:>10.3}{:>11.2}{:>9.2}{:>10.2}{:>8.0}%\n",
+                "{name:<22}{:>11.3}{:>13}{:>14}{:>14}{:>15}{:>8.0}%\n",
                 time * 1e3,
-                work.bytes as f64 / 1e9,
-                work.flop as f64 / 1e9,
-                work.bytes as f64 / time / 1e12,
-                work.flop as f64 / time / 1e12,
+                scaled(work.bytes as f64, "B"),
+                scaled(work.flop as f64, "FLOP"),
+                scaled(work.bytes as f64 / time, "B/s"),
+                scaled(work.flop as f64 / time, "FLOP/s"),
                 100.0 * least / time,
             );
             rows.push(json!({
@@ -335,4 +342,24 @@ impl Timing {
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+/// A number of `unit`s with the prefix that leaves it at least 1.
+fn scaled(number: f64, unit: &str) -> String {
+    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let fits = prefixes.into_iter().find(|(size, _)| number >= *size);
+    let (size, prefix) = fits.unwrap_or((1.0, ""));
+    format!("{:.2} {prefix}{unit}", number / size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scaled;
+
+    #[test]
+    fn numbers_are_told_in_fitting_units() {
+        assert_eq!(scaled(3.2e12, "B/s"), "3.20 TB/s");
+        assert_eq!(scaled(4.5e7, "FLOP/s"), "45.00 MFLOP/s");
+        assert_eq!(scaled(0.0, "B"), "0.00 B");
+    }
 }
