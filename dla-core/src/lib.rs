@@ -18,6 +18,7 @@ pub mod dims;
 pub mod dla;
 pub mod error;
 pub mod inputs;
+pub mod nn;
 mod parallel;
 pub mod real;
 pub mod session;
