@@ -22,6 +22,8 @@ pub mod nn;
 mod parallel;
 pub mod real;
 pub mod session;
+#[cfg(feature = "checkpoint")]
+pub mod tensors;
 pub mod trace;
 pub mod vector;
 
