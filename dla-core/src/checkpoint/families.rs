@@ -78,7 +78,7 @@ fn mamba2(fields: &Fields<'_>) -> Result<ModelConfig> {
         dt_limit: fields.range("time_step_limit", [0.0, f64::INFINITY])?,
     };
     let inner = fields.number("expand", 2.0)? * hidden as f64;
-    if inner != mixer.inner() as f64 {
+    if inner != mixer.heads as f64 * mixer.head_dim as f64 {
         let expected = format!("expand · hidden_size / head_dim for {inner} values");
         return Err(fields.refuse("num_heads", expected, mixer.heads));
     }
@@ -154,7 +154,7 @@ fn ssm_cfg(ssm: &Fields<'_>, hidden: usize) -> Result<Mamba2Config> {
     )?;
     let head_dim = ssm.size_or_none("headdim")?.unwrap_or(64);
     let heads = inner / head_dim as f64;
-    if heads.fract() != 0.0 || !(1.0..=16_777_216.0).contains(&heads) {
+    if heads.fract() != 0.0 || !(1.0..=1_048_576.0).contains(&heads) {
         return Err(ssm.refuse("headdim", format!("a divisor of {inner}"), head_dim));
     }
     Ok(Mamba2Config {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::tensors::unique::UniqueNames;
 
-/// The largest size that a setting may have: products of two stay far from overflow.
-const MAX_SIZE: u64 = 1 << 24;
+/// The largest size that a setting may have: what the model multiplies stays far from overflow.
+const MAX_SIZE: u64 = 1 << 20;
 
 /// Parses a JSON object in which Python may have written the bare words `Infinity` and `NaN`.
 pub(super) fn parse(file: &str, text: &str) -> Result<Map<String, Value>> {
@@ -29,13 +29,26 @@ fn without_bare_words(text: &str) -> String {
     while let Some(at) = rest.find(['"', 'I', 'N']) {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
-        let len = match from.as_bytes()[0] {
-            b'"' => string_len(from),
-            _ => bare_word(from, &mut out),
+        let word = ["Infinity", "NaN"]
+            .into_iter()
+            .find(|word| from.starts_with(word));
+        let len = match word {
+            Some(word) => {
+                let sign = if out.ends_with('-') { "-" } else { "" };
+                out.truncate(out.len() - sign.len());
+                out.push_str(&format!(r#"{{"__float__":"{sign}{word}"}}"#));
+                word.len()
+            }
+            None => {
+                let len = if from.starts_with('"') {
+                    string_len(from)
+                } else {
+                    1
+                };
+                out.push_str(&from[..len]);
+                len
+            }
         };
-        if from.starts_with('"') {
-            out.push_str(&from[..len]);
-        }
         rest = &from[len..];
     }
     out + rest
@@ -53,20 +66,6 @@ fn string_len(text: &str) -> usize {
         }
     }
     text.len()
-}
-
-/// Writes what stands for the bare word that `text` begins with; gives its bytes.
-fn bare_word(text: &str, out: &mut String) -> usize {
-    for word in ["Infinity", "NaN"] {
-        if text.starts_with(word) {
-            let sign = if out.ends_with('-') { "-" } else { "" };
-            out.truncate(out.len() - sign.len());
-            out.push_str(&format!(r#"{{"__float__":"{sign}{word}"}}"#));
-            return word.len();
-        }
-    }
-    out.push_str(&text[..1]);
-    1
 }
 
 /// The settings of one object; absent and `null` are the same.

@@ -66,9 +66,13 @@ impl Upcycle {
     /// Writes model.safetensors of the upcycled `checkpoint`, tensor by tensor.
     ///
     /// # Errors
-    /// Those of [`Upcycle::config`], and files that cannot be read or written.
+    /// Those of [`Upcycle::config`], the first of [`Checkpoint::faults`], and files that cannot be
+    /// read or written.
     pub fn weights(&self, checkpoint: &Checkpoint, out: &mut impl Write) -> Result<()> {
         self.config(checkpoint)?;
+        if let Some(fault) = checkpoint.faults().into_iter().next() {
+            return Err(fault);
+        }
         let added = self.added(checkpoint);
         let unwritten =
             |error: io::Error| Error::file("load", "model.safetensors", "to be written", error);

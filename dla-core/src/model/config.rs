@@ -151,13 +151,16 @@ impl ModelConfig {
         }
     }
 
-    /// Bytes that one sequence carries from token to token.
-    pub fn state_bytes(&self) -> usize {
+    /// Bytes that one sequence carries from token to token; the most that 64 bits count for settings
+    /// that no weights could belong to.
+    pub fn state_bytes(&self) -> u64 {
         let dims = self.dims();
         let (channels, width) = self.convolutions();
-        let inputs = (width - 1) * channels.iter().sum::<usize>();
-        let entries = dims.sequences() * dims.capacity;
-        4 * self.layers * (inputs + dims.states_len() + 2 * entries)
+        let inputs = (width - 1) as u64 * channels.iter().map(|&n| n as u64).sum::<u64>();
+        let entries = (dims.sequences() * dims.capacity) as u64;
+        let states = entries.saturating_mul(dims.state_len() as u64 + 2);
+        let layer = inputs.saturating_add(states).saturating_mul(4);
+        layer.saturating_mul(self.layers as u64)
     }
 }
 

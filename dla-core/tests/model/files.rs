@@ -122,30 +122,24 @@ fn kind_36_unaligned_half_precision_widens() {
     let folder = golden("mamba2_groups");
     let file = dla_core::tensors::TensorFile::open(&folder.join("model.safetensors"));
     let file = file.expect("a golden file");
-    let halves = |encode: fn(f32) -> u16| {
-        let (mut entries, mut data) = (serde_json::Map::new(), vec![0u8]);
-        entries.insert(
-            "pad".into(),
-            json!({"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}),
-        );
-        for name in file.names() {
-            let tensor = file.require(&name).expect("a tensor");
-            let values = tensor.values::<f32>("", tensor.shape()).expect("f32");
-            let start = data.len();
-            data.extend(values.iter().flat_map(|&x| encode(x).to_le_bytes()));
-            let range = [start, data.len()];
-            let entry = json!({"dtype": "BF16", "shape": tensor.shape(), "data_offsets": range});
-            entries.insert(name, entry);
-        }
-        let header = Value::from(entries).to_string();
-        [
-            &(header.len() as u64).to_le_bytes()[..],
-            header.as_bytes(),
-            &data,
-        ]
-        .concat()
-    };
-    let bytes = halves(|x| (x.to_bits() >> 16) as u16);
+    let (mut entries, mut data) = (serde_json::Map::new(), vec![0u8]);
+    entries.insert(
+        "pad".into(),
+        json!({"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}),
+    );
+    for name in file.names() {
+        let tensor = file.require(&name).expect("a tensor");
+        let values = tensor.values::<f32>("", tensor.shape()).expect("f32");
+        let start = data.len();
+        let upper_half = |x: &f32| ((x.to_bits() >> 16) as u16).to_le_bytes();
+        data.extend(values.iter().flat_map(upper_half));
+        let range = [start, data.len()];
+        let entry = json!({"dtype": "BF16", "shape": tensor.shape(), "data_offsets": range});
+        entries.insert(name, entry);
+    }
+    let header = Value::from(entries).to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    let bytes = [&length[..], header.as_bytes(), &data].concat();
     let parsed = dla_core::tensors::TensorFile::parse("halves".into(), bytes).expect("sound");
     let name = "backbone.layers.0.mixer.D";
     let widened = parsed
@@ -227,12 +221,37 @@ fn settings_that_are_not_served_are_named() {
     ] {
         assert_refused(key, load(&config, safetensors(&tensors())), key);
     }
-    let layers = hugging_face("num_hidden_layers", json!(1 << 24));
+    let layers = hugging_face("num_hidden_layers", json!(1 << 20));
     assert_refused(
         "layers",
         load(&layers, safetensors(&tensors())),
         "backbone.layers.2",
     );
+}
+
+#[test]
+fn absurd_sizes_are_refused_without_being_allocated() {
+    let mut huge = mamba2_json();
+    let most = 1u64 << 20;
+    for (key, size) in [
+        ("num_hidden_layers", most),
+        ("vocab_size", most),
+        ("hidden_size", most),
+        ("num_heads", most),
+        ("head_dim", 256),
+        ("state_size", 256),
+        ("conv_kernel", most),
+        ("n_groups", most),
+        ("expand", 256),
+    ] {
+        huge[key] = json!(size);
+    }
+    huge["dla"] = json!({"capacity": 64});
+    let files = vec![("weights".to_owned(), safetensors(&tensors()))];
+    let checkpoint = Checkpoint::from_bytes(&huge.to_string(), files).expect("only settings yet");
+    assert!(checkpoint.config().state_bytes() > 1 << 60);
+    assert!(!checkpoint.faults().is_empty());
+    assert_refused("huge", checkpoint.model(), "backbone.embeddings.weight");
 }
 
 /// An empty folder of this test's own.

@@ -30,9 +30,6 @@ const COMPANIONS: [&str; 7] = [
 pub fn run(args: &args::Upcycle) -> Result<Report> {
     check_output(&args.output)?;
     let checkpoint = Checkpoint::open(&args.model)?;
-    if let Some(fault) = checkpoint.faults().into_iter().next() {
-        return Err(fault);
-    }
     let upcycle = Upcycle {
         capacity: args.capacity,
         tau: args.tau,

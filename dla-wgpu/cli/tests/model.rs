@@ -11,7 +11,7 @@ use common::{Raw, assert_refused, dla, golden, stderr, stdout};
 use dla_cli::tensors::{TensorFile, TensorWriter};
 use serde_json::Value;
 
-/// The golden models and the tokens that are decoded one at a time at their end.
+/// The golden models.
 const MODELS: [&str; 2] = ["model/mamba2_groups", "model/gdn_fla"];
 
 fn logits(model: &Path, ids: &Path, output: &Path, more: &[&str]) -> Output {
