@@ -195,7 +195,7 @@ pub struct Logits {
     /// The model directory: config.json and model.safetensors, or the index of its shards
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// The token ids: a safetensors file with input_ids [B,T] i64
+    /// The token ids: a safetensors file with input_ids, i64, by sequence and token
     #[arg(long, value_name = "FILE")]
     pub ids: PathBuf,
     /// Where the logits go; an existing file is replaced once the run has succeeded

@@ -25,7 +25,7 @@ The output (V rows of the embedding, padding included):
 /// When model or ids are refused, the run fails or the output cannot be written; no output appears then.
 pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
-    only_cpu(global.backend)?;
+    only_cpu(global)?;
     let model = progress::watched("loading the model", || Model::load(&args.model))?;
     let ids = Ids::read(&args.ids, model.config().vocabulary)?;
     let prefill = prefill(args.prefill, ids.tokens)?;
@@ -40,15 +40,15 @@ pub fn run(args: &Logits, global: &Global) -> Result<Report> {
 }
 
 /// Models have no GPU path: refuses where one was insisted on, and says so where the choice was free.
-fn only_cpu(backend: Backend) -> Result<()> {
-    match backend {
+fn only_cpu(global: &Global) -> Result<()> {
+    match global.backend {
         Backend::Cpu => Ok(()),
-        Backend::Auto => {
+        Backend::Auto if global.adapter.is_none() => {
             report::note("running on the CPU: models have no GPU path");
             Ok(())
         }
-        Backend::Gpu => {
-            let (expected, got) = ("cpu or auto, for models have no GPU path", "gpu");
+        Backend::Auto | Backend::Gpu => {
+            let (expected, got) = ("the CPU, for models have no GPU path", "an adapter");
             Err(Error::unsupported("logits", "--backend", expected, got)
                 .advise("use --backend cpu"))
         }

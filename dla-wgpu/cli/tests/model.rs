@@ -181,8 +181,13 @@ fn wrong_ids_and_options_are_refused_without_an_output() {
     write_ids(&ids, &[1, 2]);
     let run = logits(&model, &ids, &output, &["--prefill", "3"]);
     assert_refused("prefill", &run, "--prefill");
-    let run = logits(&model, &ids, &output, &["--backend", "gpu"]);
-    assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+    for more in [["--backend", "gpu"], ["--adapter", "any"]] {
+        let mut words: Vec<&OsStr> = ["logits", "--model"].map(OsStr::new).into();
+        words.extend([model.as_os_str(), "--ids".as_ref(), ids.as_os_str()]);
+        words.extend(["--output".as_ref(), output.as_os_str()]);
+        words.extend(more.map(OsStr::new));
+        assert_refused(more[0], &dla(words), "models have no GPU path");
+    }
     let mut raw = Raw {
         words: Vec::new(),
         tensors: Vec::new(),
