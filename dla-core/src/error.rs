@@ -101,6 +101,20 @@ impl Error {
         self
     }
 
+    /// Adds what the reader can do about it, unless something was said already.
+    #[must_use]
+    pub fn advise_otherwise(mut self, advice: &str) -> Self {
+        self.0.advice.get_or_insert_with(|| advice.to_owned());
+        self
+    }
+
+    /// The same fault as seen by a larger operation.
+    #[must_use]
+    pub fn within(mut self, op: impl Into<Cow<'static, str>>) -> Self {
+        self.0.op = op.into();
+        self
+    }
+
     /// True when an argument of the caller was wrong.
     pub fn is_input(&self) -> bool {
         self.0.kind == Kind::Input

@@ -12,15 +12,21 @@
 
 pub mod backbone;
 pub mod cache;
+#[cfg(feature = "checkpoint")]
+pub mod checkpoint;
 pub mod config;
 pub mod decisions;
 pub mod dims;
 pub mod dla;
 pub mod error;
 pub mod inputs;
+pub mod model;
+pub mod nn;
 mod parallel;
 pub mod real;
 pub mod session;
+#[cfg(feature = "checkpoint")]
+pub mod tensors;
 pub mod trace;
 pub mod vector;
 
@@ -30,5 +36,6 @@ pub use decisions::{Decision, Decisions, Trace};
 pub use dims::Dims;
 pub use error::{Error, Result};
 pub use inputs::{Inputs, Output};
+pub use model::{Model, ModelSession};
 pub use real::Real;
 pub use session::Session;

@@ -1,4 +1,4 @@
-//! Work for each head of each sequence, side by side where threads exist.
+//! Work side by side where threads exist: heads of sequences, rows of matrices.
 
 use crate::dims::Dims;
 
@@ -21,4 +21,19 @@ pub(crate) fn map_sequences<T>(dims: &Dims, work: impl Fn(usize, usize) -> T) ->
     (0..dims.sequences())
         .map(|i| work(i / dims.heads, i % dims.heads))
         .collect()
+}
+
+/// Calls `work(index, row)` for every `width` consecutive values of `out`.
+#[cfg(feature = "threads")]
+pub(crate) fn for_rows(out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    use rayon::prelude::*;
+    let rows = out.par_chunks_mut(width).enumerate();
+    rows.for_each(|(index, row)| work(index, row));
+}
+
+/// Calls `work(index, row)` for every `width` consecutive values of `out`.
+#[cfg(not(feature = "threads"))]
+pub(crate) fn for_rows(out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32])) {
+    let rows = out.chunks_mut(width).enumerate();
+    rows.for_each(|(index, row)| work(index, row));
 }

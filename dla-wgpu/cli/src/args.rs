@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser
 use clap::{Parser, Subcommand, ValueEnum};
 use dla_core::{Backbone, Error, Result};
 
-use crate::case;
+use crate::{case, logits};
 
 /// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
 ///
@@ -74,6 +74,8 @@ pub enum Backend {
 const OP_EXAMPLE: &str =
     "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64";
 
+const LOGITS_EXAMPLE: &str = "Example:\n  dla logits --model mamba2-780m --ids ids.safetensors --output logits.safetensors --prefill 64";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -83,6 +85,17 @@ pub enum Command {
     /// Run the operator on arrays from a safetensors file
     #[command(after_help = OP_EXAMPLE, after_long_help = format!("{}\n{OP_EXAMPLE}", case::HELP))]
     Op(Op),
+    /// Run a model on token ids and write its logits
+    #[command(after_help = LOGITS_EXAMPLE, after_long_help = format!("{}\n{LOGITS_EXAMPLE}", logits::HELP))]
+    Logits(Logits),
+    /// Tell what a model directory holds and whether it can be run
+    #[command(after_help = "Example:\n  dla inspect --model mamba2-780m")]
+    Inspect(Inspect),
+    /// Turn a Mamba-2 or Gated DeltaNet checkpoint into DLA, with the same outputs until it is tuned
+    #[command(
+        after_help = "Example:\n  dla upcycle --model mamba2-780m --output mamba2-780m-dla --capacity 30"
+    )]
+    Upcycle(Upcycle),
     /// Time the passes on this machine
     #[command(subcommand)]
     Bench(Bench),
@@ -181,4 +194,46 @@ pub struct Op {
     /// Work in chunks of C tokens [CPU default: token by token]
     #[arg(long, value_name = "C", value_parser = chunk())]
     pub chunk: Option<NonZeroUsize>,
+}
+
+/// Arguments of `dla logits`.
+#[derive(Debug, clap::Args)]
+pub struct Logits {
+    /// The model directory: config.json and model.safetensors, or the index of its shards
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// The token ids: a safetensors file with input_ids, i64, by sequence and token
+    #[arg(long, value_name = "FILE")]
+    pub ids: PathBuf,
+    /// Where the logits go; an existing file is replaced once the run has succeeded
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Take the first P tokens at once, the others one at a time [default: all at once]
+    #[arg(long, value_name = "P")]
+    pub prefill: Option<usize>,
+}
+
+/// Arguments of `dla inspect`.
+#[derive(Debug, clap::Args)]
+pub struct Inspect {
+    /// The model directory
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+}
+
+/// Arguments of `dla upcycle`.
+#[derive(Debug, clap::Args)]
+pub struct Upcycle {
+    /// The plain model's directory
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// The new model's directory, which must not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// States a cache may hold
+    #[arg(long, value_name = "K", default_value_t = 30)]
+    pub capacity: usize,
+    /// The threshold every head starts with
+    #[arg(long, value_name = "X", default_value_t = 0.6)]
+    pub tau: f32,
 }

@@ -21,6 +21,23 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| Error::file("write", path.display().to_string(), "to be written", error))
 }
 
+/// Makes the folder `path`, which does not exist, with what `fill` puts into it: whole or not at all.
+///
+/// # Errors
+/// Those of `fill`, and when the parent folder, the disk or the rename refuses.
+pub fn folder_of(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let unwritten =
+        |error| Error::file("write", path.display().to_string(), "to be written", error);
+    let temporary = directory_builder()
+        .tempdir_in(folder(path))
+        .map_err(unwritten)?;
+    fill(temporary.path())?;
+    std::fs::rename(temporary.path(), path).map_err(unwritten)?;
+    // Moved away: there is nothing left to remove.
+    let _ = temporary.keep();
+    Ok(())
+}
+
 /// Refuses, before any work is done, a path that [`write()`] could not write.
 ///
 /// # Errors
@@ -67,5 +84,20 @@ fn builder() -> tempfile::Builder<'static, 'static> {
 /// Temporary files.
 #[cfg(not(unix))]
 fn builder() -> tempfile::Builder<'static, 'static> {
+    tempfile::Builder::new()
+}
+
+/// Temporary folders with the permissions of ordinary ones.
+#[cfg(unix)]
+fn directory_builder() -> tempfile::Builder<'static, 'static> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(std::fs::Permissions::from_mode(0o777));
+    builder
+}
+
+/// Temporary folders.
+#[cfg(not(unix))]
+fn directory_builder() -> tempfile::Builder<'static, 'static> {
     tempfile::Builder::new()
 }

@@ -86,7 +86,8 @@ impl Case {
     /// # Errors
     /// When the file cannot be read, is malformed, or holds a call that the operator refuses.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&TensorFile::read(path)?)
+        let case = TensorFile::read(path).and_then(|file| Self::parse(&file));
+        case.map_err(|error| error.advise_otherwise("`dla op --help` describes the file"))
     }
 
     /// Takes the case out of a file in memory.

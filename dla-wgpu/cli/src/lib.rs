@@ -10,10 +10,13 @@ pub mod bench;
 pub mod case;
 pub mod demo;
 pub mod devices;
+pub mod inspect;
+pub mod logits;
 pub mod op;
 pub mod progress;
 pub mod report;
 pub mod tensors;
+pub mod upcycle;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +48,9 @@ fn dispatch(args: &Args) -> Result<Report> {
         None => demo::run(&args.global),
         Some(Command::Devices) => devices::run(&args.global),
         Some(Command::Op(op)) => op::run(op, &args.global),
+        Some(Command::Logits(logits)) => logits::run(logits, &args.global),
+        Some(Command::Inspect(inspect)) => inspect::run(inspect),
+        Some(Command::Upcycle(upcycle)) => upcycle::run(upcycle),
         Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
     }
 }

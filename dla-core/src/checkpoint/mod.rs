@@ -1,0 +1,127 @@
+//! Checkpoints: config.json beside safetensors, as three families of files have them.
+//!
+//! | family | recognised by |
+//! |---|---|
+//! | Hugging Face Mamba-2 | `"model_type": "mamba2"` |
+//! | state-spaces Mamba-2 | an `ssm_cfg` section |
+//! | fla Gated DeltaNet | `"model_type": "gated_deltanet"` |
+//!
+//! A section `dla` in config.json, and tensors `dla.*` in each mixer, lay DLA over any of them. All
+//! headers are checked before any tensor is read, and tensors are read one at a time, so memory
+//! holds the widened weights and never a second copy of the file.
+
+mod families;
+mod json;
+mod shards;
+mod survey;
+mod upcycle;
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+pub use upcycle::Upcycle;
+
+use self::shards::Shards;
+use self::survey::Survey;
+use crate::error::{Error, Result};
+use crate::model::{Model, ModelConfig};
+use crate::tensors::TensorFile;
+
+/// A checkpoint whose settings are read and whose tensors are not, yet.
+///
+/// ```
+/// use dla_core::checkpoint::Checkpoint;
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/model/gdn_fla");
+/// let checkpoint = Checkpoint::open(folder.as_ref())?;
+/// assert_eq!(checkpoint.config().hidden, 36);
+/// assert!(checkpoint.faults().is_empty());
+/// # Ok::<(), dla_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Checkpoint {
+    json: Map<String, Value>,
+    config: ModelConfig,
+    shards: Shards,
+}
+
+impl Checkpoint {
+    /// Opens a model directory.
+    ///
+    /// # Errors
+    /// When a file is missing or malformed, or config.json asks for what is not served; the error
+    /// names the setting and the reason. Pickled weights are refused with the command that converts them.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let text = shards::read_text(&folder.join("config.json"))?;
+        Self::new(&text, Shards::open(folder)?)
+    }
+
+    /// Takes the text of config.json and the bytes of the safetensors files, each with the name that
+    /// errors call it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_bytes(config: &str, files: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        let files = files.into_iter();
+        let files = files.map(|(name, bytes)| TensorFile::parse(name, bytes));
+        let files = files.collect::<Result<_>>().map_err(in_load)?;
+        Self::new(config, Shards::new(files)?)
+    }
+
+    fn new(text: &str, shards: Shards) -> Result<Self> {
+        let json = json::parse("config.json", text)?;
+        let config = families::read(&json)?;
+        Ok(Self {
+            json,
+            config,
+            shards,
+        })
+    }
+
+    /// The model's settings.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Numbers in all tensors.
+    pub fn parameters(&self) -> u64 {
+        let tensors = self.shards.names().filter_map(|name| self.shards.get(name));
+        let sizes = tensors.map(|tensor| tensor.shape().iter().map(|&n| n as u64).product::<u64>());
+        sizes.sum()
+    }
+
+    /// What keeps the tensors from being this model's: missing, misshapen, of a type that does not
+    /// widen, or asked for by nobody. The first few, if there are many.
+    pub fn faults(&self) -> Vec<Error> {
+        let mut survey = Survey::new(&self.shards);
+        // An error only says that the survey has seen enough.
+        let complete = Model::build(&self.config, &mut survey).is_ok();
+        survey.finish(complete, self.config.tied)
+    }
+
+    /// Reads the weights.
+    ///
+    /// # Errors
+    /// The first of [`Checkpoint::faults`], and files that cannot be read.
+    pub fn model(&self) -> Result<Model> {
+        match self.faults().into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Model::build(&self.config, &mut &self.shards),
+        }
+    }
+}
+
+impl Model {
+    /// Reads a model directory: config.json and model.safetensors, or the index of its shards.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::open`] and [`Checkpoint::model`].
+    pub fn load(folder: &Path) -> Result<Self> {
+        Checkpoint::open(folder)?.model()
+    }
+}
+
+/// Errors of a checkpoint's files are errors of loading.
+fn in_load(error: Error) -> Error {
+    error.within("load")
+}

@@ -1,0 +1,144 @@
+//! The Gated DeltaNet mixer (arXiv 2412.06464), in the names of fla's checkpoints.
+
+use super::config::{GatedDeltaConfig, ModelConfig};
+use super::operator::{Arrays, Operator};
+use super::session::LayerState;
+use super::weights::{Scope, linear};
+use crate::error::Result;
+use crate::nn::activation::{sigmoid, silu, softplus};
+use crate::nn::{CausalConv, Linear, RmsNorm, norm};
+
+/// ε under the root of the keys' and queries' length.
+const L2_EPSILON: f32 = 1e-6;
+
+/// A Gated DeltaNet mixer: q, k and v each projected, convolved and through SiLU, q and k of unit
+/// length and q scaled by Dk^−½; the operator with g = −e^{A_log}·softplus(a + bias) and
+/// β = sigmoid(b); a norm of each head, then the gate; a projection back.
+#[derive(Clone, Debug)]
+pub(super) struct GatedDelta {
+    config: GatedDeltaConfig,
+    q: ConvolvedProjection,
+    k: ConvolvedProjection,
+    v: ConvolvedProjection,
+    a_proj: Linear,
+    b_proj: Linear,
+    /// −e^{A_log} `[value_heads]`.
+    a: Vec<f32>,
+    /// `[value_heads]`.
+    dt_bias: Vec<f32>,
+    g_proj: Option<Linear>,
+    o_norm: RmsNorm,
+    o_proj: Linear,
+    operator: Operator,
+}
+
+impl GatedDelta {
+    /// The mixer whose tensors are in `weights`.
+    pub(super) fn load(
+        model: &ModelConfig,
+        config: &GatedDeltaConfig,
+        weights: &mut Scope<'_>,
+    ) -> Result<Self> {
+        let (hidden, heads) = (model.hidden, config.value_heads);
+        let (keys, values) = (config.keys(), config.values());
+        let projection = |weights: &mut Scope<'_>, letter, rows| {
+            ConvolvedProjection::load([hidden, rows, config.conv_width], letter, weights)
+        };
+        let gate = weights.tensor_if(config.gate, "g_proj.weight", &[values, hidden])?;
+        let a_log = weights.tensor("A_log", &[heads])?;
+        let norm = weights.tensor("o_norm.weight", &[config.value_dim])?;
+        Ok(Self {
+            config: config.clone(),
+            q: projection(weights, "q", keys)?,
+            k: projection(weights, "k", keys)?,
+            v: projection(weights, "v", values)?,
+            a_proj: linear(weights, "a_proj.weight", [heads, hidden])?,
+            b_proj: linear(weights, "b_proj.weight", [heads, hidden])?,
+            a: a_log.iter().map(|a| -a.exp()).collect(),
+            dt_bias: weights.tensor("dt_bias", &[heads])?,
+            g_proj: gate.map(|weight| Linear::new(hidden, weight, None)),
+            o_norm: RmsNorm::new(norm, model.norm_epsilon),
+            o_proj: linear(weights, "o_proj.weight", [hidden, values])?,
+            operator: Operator::load(model, weights)?,
+        })
+    }
+
+    /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
+    pub(super) fn forward(&self, x: &[f32], state: &mut LayerState) -> Result<Vec<f32>> {
+        let arrays = self.arrays(x, &mut state.conv);
+        let output = self.operator.forward(x, &arrays, &state.cache)?;
+        state.cache = output.cache.into();
+        let y = match &self.g_proj {
+            Some(gate) => self.o_norm.norm_first(&output.o, &gate.forward(x)),
+            None => self.o_norm.forward(&output.o),
+        };
+        Ok(self.o_proj.forward(&y))
+    }
+
+    /// What the operator takes.
+    fn arrays(&self, x: &[f32], conv: &mut [Vec<f32>]) -> Arrays {
+        let key_dim = self.config.key_dim;
+        let mut q = self.q.forward(x, &mut conv[0]);
+        let mut k = self.k.forward(x, &mut conv[1]);
+        norm::l2(&mut q, key_dim, L2_EPSILON, 1.0 / (key_dim as f32).sqrt());
+        norm::l2(&mut k, key_dim, L2_EPSILON, 1.0);
+        Arrays {
+            q,
+            k,
+            v: self.v.forward(x, &mut conv[2]),
+            g: self.log_decay(x),
+            beta: Some(self.write_strength(x)),
+        }
+    }
+
+    /// g `[tokens, value_heads]`.
+    fn log_decay(&self, x: &[f32]) -> Vec<f32> {
+        let mut g = self.a_proj.forward(x);
+        for row in g.chunks_exact_mut(self.a.len()) {
+            for (g, (a, bias)) in row.iter_mut().zip(self.a.iter().zip(&self.dt_bias)) {
+                *g = a * softplus(*g + bias);
+            }
+        }
+        g
+    }
+
+    /// β `[tokens, value_heads]`.
+    fn write_strength(&self, x: &[f32]) -> Vec<f32> {
+        let most = if self.config.negative_eigenvalues {
+            2.0
+        } else {
+            1.0
+        };
+        let mut beta = self.b_proj.forward(x);
+        beta.iter_mut().for_each(|b| *b = most * sigmoid(*b));
+        beta
+    }
+}
+
+/// A projection, a convolution, SiLU.
+#[derive(Clone, Debug)]
+struct ConvolvedProjection {
+    projection: Linear,
+    conv: CausalConv,
+}
+
+impl ConvolvedProjection {
+    /// `{letter}_proj` and `{letter}_conv1d`.
+    fn load(
+        [hidden, rows, width]: [usize; 3],
+        letter: &str,
+        weights: &mut Scope<'_>,
+    ) -> Result<Self> {
+        let conv = weights.tensor(&format!("{letter}_conv1d.weight"), &[rows, 1, width])?;
+        Ok(Self {
+            projection: linear(weights, &format!("{letter}_proj.weight"), [rows, hidden])?,
+            conv: CausalConv::new(rows, conv, None),
+        })
+    }
+
+    fn forward(&self, x: &[f32], state: &mut Vec<f32>) -> Vec<f32> {
+        let mut y = self.conv.forward(&self.projection.forward(x), state);
+        y.iter_mut().for_each(|y| *y = silu(*y));
+        y
+    }
+}

@@ -1,0 +1,135 @@
+//! The Mamba-2 mixer (arXiv 2405.21060), in the rows and names of its checkpoints.
+
+use super::config::{Mamba2Config, ModelConfig};
+use super::operator::{Arrays, Operator};
+use super::session::LayerState;
+use super::weights::Scope;
+use crate::error::Result;
+use crate::nn::activation::{silu, softplus};
+use crate::nn::{CausalConv, Linear, RmsNorm};
+
+/// A Mamba-2 mixer: one projection to z, x, B, C and Δ; a convolution over x, B, C; the operator
+/// with k = B, q = C, v = Δ·x, g = Δ·A; the skip D·x; a gated norm by group; a projection back.
+#[derive(Clone, Debug)]
+pub(super) struct Mamba2 {
+    config: Mamba2Config,
+    in_proj: Linear,
+    conv: CausalConv,
+    /// A = −e^{A_log} `[heads]`.
+    a: Vec<f32>,
+    /// `[heads]`.
+    dt_bias: Vec<f32>,
+    /// `[heads]`.
+    d: Vec<f32>,
+    norm: RmsNorm,
+    out_proj: Linear,
+    operator: Operator,
+}
+
+/// A projection, cut in parts, each `[tokens, …]`.
+struct Split {
+    z: Vec<f32>,
+    xbc: Vec<f32>,
+    dt: Vec<f32>,
+}
+
+impl Mamba2 {
+    /// The mixer whose tensors are in `weights`.
+    pub(super) fn load(
+        model: &ModelConfig,
+        config: &Mamba2Config,
+        weights: &mut Scope<'_>,
+    ) -> Result<Self> {
+        let (hidden, inner, heads) = (model.hidden, config.inner(), config.heads);
+        let (channels, width) = (config.conv_channels(), config.conv_width);
+        let rows = inner + channels + heads;
+        let in_weight = weights.tensor("in_proj.weight", &[rows, hidden])?;
+        let in_bias = weights.tensor_if(config.bias, "in_proj.bias", &[rows])?;
+        let conv_weight = weights.tensor("conv1d.weight", &[channels, 1, width])?;
+        let conv_bias = weights.tensor_if(config.conv_bias, "conv1d.bias", &[channels])?;
+        let a_log = weights.tensor("A_log", &[heads])?;
+        let dt_bias = weights.tensor("dt_bias", &[heads])?;
+        let d = weights.tensor("D", &[heads])?;
+        let norm = RmsNorm::new(weights.tensor("norm.weight", &[inner])?, model.norm_epsilon);
+        let out_weight = weights.tensor("out_proj.weight", &[hidden, inner])?;
+        let out_bias = weights.tensor_if(config.bias, "out_proj.bias", &[hidden])?;
+        Ok(Self {
+            config: config.clone(),
+            in_proj: Linear::new(hidden, in_weight, in_bias),
+            conv: CausalConv::new(channels, conv_weight, conv_bias),
+            a: a_log.iter().map(|a| -a.exp()).collect(),
+            dt_bias,
+            d,
+            norm: norm.grouped(config.groups),
+            out_proj: Linear::new(inner, out_weight, out_bias),
+            operator: Operator::load(model, weights)?,
+        })
+    }
+
+    /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
+    pub(super) fn forward(&self, x: &[f32], state: &mut LayerState) -> Result<Vec<f32>> {
+        let mut split = self.split(&self.in_proj.forward(x));
+        let mut xbc = self.conv.forward(&split.xbc, &mut state.conv[0]);
+        xbc.iter_mut().for_each(|x| *x = silu(*x));
+        self.step_sizes(&mut split.dt);
+        let (values, arrays) = self.arrays(&xbc, &split.dt);
+        let output = self.operator.forward(x, &arrays, &state.cache)?;
+        state.cache = output.cache.into();
+        let mut y = output.o;
+        self.add_skip(&mut y, &values);
+        Ok(self.out_proj.forward(&self.norm.gate_first(&y, &split.z)))
+    }
+
+    /// The projection's rows: z, then x, B, C, then Δ.
+    fn split(&self, rows: &[f32]) -> Split {
+        let (inner, channels) = (self.config.inner(), self.config.conv_channels());
+        let (mut z, mut xbc, mut dt) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows.chunks_exact(inner + channels + self.config.heads) {
+            z.extend_from_slice(&row[..inner]);
+            xbc.extend_from_slice(&row[inner..inner + channels]);
+            dt.extend_from_slice(&row[inner + channels..]);
+        }
+        Split { z, xbc, dt }
+    }
+
+    /// Δ = clamp(softplus(Δ + bias)), `[tokens, heads]`.
+    fn step_sizes(&self, dt: &mut [f32]) {
+        let [least, most] = self.config.dt_limit;
+        for row in dt.chunks_exact_mut(self.config.heads) {
+            for (dt, bias) in row.iter_mut().zip(&self.dt_bias) {
+                *dt = softplus(*dt + bias).clamp(least, most);
+            }
+        }
+    }
+
+    /// x `[tokens, heads, head_dim]`, and what the operator takes.
+    fn arrays(&self, xbc: &[f32], dt: &[f32]) -> (Vec<f32>, Arrays) {
+        let (inner, keys) = (self.config.inner(), self.config.keys());
+        let (mut x, mut k, mut q) = (Vec::new(), Vec::new(), Vec::new());
+        for row in xbc.chunks_exact(self.config.conv_channels()) {
+            x.extend_from_slice(&row[..inner]);
+            k.extend_from_slice(&row[inner..inner + keys]);
+            q.extend_from_slice(&row[inner + keys..]);
+        }
+        let heads = x.chunks_exact(self.config.head_dim).zip(dt);
+        let v = heads
+            .flat_map(|(x, dt)| x.iter().map(move |x| x * dt))
+            .collect();
+        let g = dt
+            .iter()
+            .zip(self.a.iter().cycle())
+            .map(|(dt, a)| dt * a)
+            .collect();
+        let beta = None;
+        (x, Arrays { q, k, v, g, beta })
+    }
+
+    /// `y += D·x`.
+    fn add_skip(&self, y: &mut [f32], x: &[f32]) {
+        let width = self.config.head_dim;
+        let heads = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
+        for ((y, x), d) in heads.zip(self.d.iter().cycle()) {
+            y.iter_mut().zip(x).for_each(|(y, x)| *y += d * x);
+        }
+    }
+}

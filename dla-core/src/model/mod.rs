@@ -1,0 +1,136 @@
+//! The CPU model: real checkpoints, read and run in plain Rust.
+//!
+//! A name in the code is a name in the checkpoint. Prefill takes any number of tokens through the
+//! chunkwise form, a step takes one through the recurrence; both end in the same state.
+
+mod block;
+mod config;
+mod gated_delta;
+mod mamba2;
+mod operator;
+mod session;
+mod weights;
+
+pub use config::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
+pub use session::{ModelSession, ModelSnapshot};
+pub use weights::Weights;
+
+use self::block::Block;
+use self::weights::Scope;
+use crate::error::Result;
+use crate::nn::{Embedding, Linear, RmsNorm, linear};
+
+/// A language model of Mamba-2 or Gated DeltaNet blocks, with DLA where its checkpoint has it.
+///
+/// The model does not change; each sequence has a [`ModelSession`] of its own, so sequences of any
+/// lengths can be taken side by side.
+#[cfg_attr(
+    feature = "checkpoint",
+    doc = r#"
+```
+use dla_core::Model;
+let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/model/mamba2_groups");
+let model = Model::load(folder.as_ref())?;
+let mut session = model.session();
+let logits = model.prefill(&mut session, &[1, 2, 3])?;
+assert_eq!(logits.len(), 3 * model.config().vocabulary);
+let next = model.step(&mut session, 4)?;
+assert_eq!((next.len(), session.position()), (model.config().vocabulary, 4));
+# Ok::<(), dla_core::Error>(())
+```
+"#
+)]
+#[derive(Clone, Debug)]
+pub struct Model {
+    config: ModelConfig,
+    embeddings: Embedding,
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    head: Option<Linear>,
+}
+
+impl Model {
+    /// Builds a model of these settings from a source of tensors.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn build(config: &ModelConfig, weights: &mut dyn Weights) -> Result<Self> {
+        let names = Names::of(config.family);
+        let table = [config.vocabulary, config.hidden];
+        let mut body = Scope::new(weights, names.body);
+        let embeddings = body.tensor(names.embeddings, &table)?;
+        let mut layers = body.within("layers");
+        let blocks = (0..config.layers)
+            .map(|i| Block::load(config, &mut layers.within(&i.to_string())))
+            .collect::<Result<_>>()?;
+        let norm = block::norm(config, &mut body, names.norm)?;
+        let head = Scope::new(weights, "").tensor_if(!config.tied, "lm_head.weight", &table)?;
+        Ok(Self {
+            config: config.clone(),
+            embeddings: Embedding::new(config.hidden, embeddings),
+            blocks,
+            norm,
+            head: head.map(|weight| Linear::new(config.hidden, weight, None)),
+        })
+    }
+
+    /// The model's settings.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// A sequence before its first token.
+    pub fn session(&self) -> ModelSession {
+        ModelSession::new(&self.config)
+    }
+
+    /// Takes in `ids`; gives the logits after each, `[ids, vocabulary]`.
+    ///
+    /// # Errors
+    /// For an id beyond the vocabulary, a session of another model, and what the operator refuses;
+    /// the session is as before then.
+    pub fn prefill(&self, session: &mut ModelSession, ids: &[u32]) -> Result<Vec<f32>> {
+        session.check(&self.config)?;
+        let mut x = self.embeddings.forward(ids)?;
+        let mut layers = session.layers().to_vec();
+        for (block, state) in self.blocks.iter().zip(&mut layers) {
+            block.forward(&mut x, state)?;
+        }
+        session.advance(ids.len(), layers);
+        let x = self.norm.forward(&x);
+        Ok(match &self.head {
+            Some(head) => head.forward(&x),
+            None => linear::tied(&x, &self.embeddings),
+        })
+    }
+
+    /// Takes in one token; gives the logits after it, `[vocabulary]`.
+    ///
+    /// # Errors
+    /// Those of [`Model::prefill`].
+    pub fn step(&self, session: &mut ModelSession, id: u32) -> Result<Vec<f32>> {
+        self.prefill(session, &[id])
+    }
+}
+
+/// What the families call the tensors outside the blocks.
+struct Names {
+    body: &'static str,
+    embeddings: &'static str,
+    norm: &'static str,
+}
+
+impl Names {
+    fn of(family: Family) -> Self {
+        let (body, embeddings, norm) = match family {
+            Family::Mamba2 => ("backbone.", "embeddings.weight", "norm_f.weight"),
+            Family::StateSpaces => ("backbone.", "embedding.weight", "norm_f.weight"),
+            Family::GatedDeltaNet => ("model.", "embeddings.weight", "norm.weight"),
+        };
+        Self {
+            body,
+            embeddings,
+            norm,
+        }
+    }
+}

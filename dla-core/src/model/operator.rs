@@ -1,0 +1,124 @@
+//! The DLA operator inside a mixer: thresholds, read weights, states.
+
+use super::config::ModelConfig;
+use super::weights::Scope;
+use crate::cache::Cache;
+use crate::config::{Config, Schedule};
+use crate::dims::Dims;
+use crate::dla::{chunk, recurrent};
+use crate::error::Result;
+use crate::inputs::{Inputs, Output};
+use crate::nn::Linear;
+use crate::nn::activation::softplus;
+
+/// Tokens of a chunk.
+const CHUNK: usize = 64;
+
+/// One layer's operator.
+#[derive(Clone, Debug)]
+pub(super) struct Operator {
+    dims: Dims,
+    config: Config,
+    tau: Vec<f32>,
+    read: Option<ReadWeights>,
+}
+
+/// What the backbone gives the operator; shapes as in [`Inputs`], one sequence.
+#[derive(Clone, Debug)]
+pub(super) struct Arrays {
+    pub(super) q: Vec<f32>,
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+    pub(super) g: Vec<f32>,
+    pub(super) beta: Option<Vec<f32>>,
+}
+
+impl Operator {
+    /// The operator of the mixer that `weights` is in; a plain checkpoint has no tensors for it.
+    pub(super) fn load(config: &ModelConfig, weights: &mut Scope<'_>) -> Result<Self> {
+        let (dims, operator) = (config.dims(), config.operator());
+        let (mut tau, mut read) = (Vec::new(), None);
+        if config.dla.is_some() {
+            let mut weights = weights.within("dla");
+            let given = weights.tensor("tau", &[dims.heads])?;
+            if operator.schedule == Schedule::Dynamic {
+                tau = given;
+            }
+            read = Some(ReadWeights::load(config.hidden, &dims, &mut weights)?);
+        }
+        Ok(Self {
+            dims,
+            config: operator,
+            tau,
+            read,
+        })
+    }
+
+    /// Runs the operator on the tokens of `arrays`; `x` `[tokens, hidden]` is the mixer's input.
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        arrays: &Arrays,
+        cache: &Cache<f32>,
+    ) -> Result<Output<f32>> {
+        let tokens = arrays.g.len() / self.dims.heads;
+        let dims = Dims {
+            tokens,
+            ..self.dims
+        };
+        let lambda = match &self.read {
+            Some(read) => read.forward(x),
+            None => vec![1.0; dims.lambda_len()],
+        };
+        let inputs = Inputs {
+            q: &arrays.q,
+            k: &arrays.k,
+            v: &arrays.v,
+            g: Some(&arrays.g),
+            beta: arrays.beta.as_deref(),
+            lambda: &lambda,
+            tau: &self.tau,
+            lengths: None,
+            replay: None,
+        };
+        match tokens {
+            1 => recurrent::forward(&dims, &self.config, &inputs, Some(cache)),
+            _ => chunk::forward(&dims, &self.config, &inputs, Some(cache), CHUNK),
+        }
+    }
+}
+
+/// λ = softplus(L · (W x) + a), by head and rank (`docs/algorithm.md` §6).
+#[derive(Clone, Debug)]
+struct ReadWeights {
+    /// W `[heads · capacity, hidden]`.
+    projection: Linear,
+    /// L `[heads, capacity]`.
+    scale: Vec<f32>,
+    /// a `[heads, capacity]`.
+    bias: Vec<f32>,
+}
+
+impl ReadWeights {
+    fn load(hidden: usize, dims: &Dims, weights: &mut Scope<'_>) -> Result<Self> {
+        let shape = [dims.heads, dims.capacity];
+        let rows = dims.heads * dims.capacity;
+        let weight = weights.tensor("lambda_proj.weight", &[rows, hidden])?;
+        Ok(Self {
+            projection: Linear::new(hidden, weight, None),
+            scale: weights.tensor("lambda_scale", &shape)?,
+            bias: weights.tensor("lambda_bias", &shape)?,
+        })
+    }
+
+    /// `x` `[tokens, hidden]` to `[tokens, heads, capacity]`.
+    fn forward(&self, x: &[f32]) -> Vec<f32> {
+        let mut lambda = self.projection.forward(x);
+        for row in lambda.chunks_exact_mut(self.scale.len()) {
+            for (x, (scale, bias)) in row.iter_mut().zip(self.scale.iter().zip(&self.bias)) {
+                *x = softplus(scale * *x + bias);
+            }
+        }
+        lambda
+    }
+}

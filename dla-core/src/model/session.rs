@@ -1,0 +1,221 @@
+//! A model's sequence that goes on: positions, convolutions' inputs and caches of every layer.
+
+use std::sync::Arc;
+
+use super::config::ModelConfig;
+use crate::cache::Cache;
+use crate::config::Config;
+use crate::dims::Dims;
+use crate::error::{Error, Result};
+use crate::session;
+
+/// The first bytes of a saved model session.
+const MAGIC: [u8; 4] = *b"DLAM";
+/// The version of the layout that follows.
+const VERSION: u32 = 1;
+
+/// What one layer carries from token to token.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LayerState {
+    /// The last inputs of each convolution, `[width − 1, channels]`.
+    pub(super) conv: Vec<Vec<f32>>,
+    /// The memory states.
+    pub(super) cache: Arc<Cache<f32>>,
+}
+
+/// One sequence of a model: everything that a later token needs of the earlier ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSession {
+    layout: Layout,
+    position: u64,
+    layers: Arc<Vec<LayerState>>,
+}
+
+/// The sizes that a session's arrays follow from.
+#[derive(Clone, Debug, PartialEq)]
+struct Layout {
+    dims: Dims,
+    config: Config,
+    /// Values of each convolution's state.
+    conv: Vec<usize>,
+    layers: usize,
+}
+
+/// A session at one moment; as cheap as a pointer.
+#[derive(Clone, Debug)]
+pub struct ModelSnapshot {
+    position: u64,
+    layers: Arc<Vec<LayerState>>,
+}
+
+impl Layout {
+    fn of(config: &ModelConfig) -> Self {
+        let (channels, width) = config.convolutions();
+        Self {
+            dims: config.dims(),
+            config: config.operator(),
+            conv: channels
+                .iter()
+                .map(|channels| channels * (width - 1))
+                .collect(),
+            layers: config.layers,
+        }
+    }
+
+    fn start(&self) -> Arc<Vec<LayerState>> {
+        let layer = LayerState {
+            conv: self.conv.iter().map(|&len| vec![0.0; len]).collect(),
+            cache: Arc::new(Cache::new(&self.dims)),
+        };
+        Arc::new(vec![layer; self.layers])
+    }
+}
+
+impl ModelSession {
+    pub(super) fn new(config: &ModelConfig) -> Self {
+        let layout = Layout::of(config);
+        Self {
+            position: 0,
+            layers: layout.start(),
+            layout,
+        }
+    }
+
+    /// Tokens taken in so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The memory states of layer `layer`, if the model has it.
+    pub fn cache(&self, layer: usize) -> Option<&Cache<f32>> {
+        self.layers.get(layer).map(|layer| &*layer.cache)
+    }
+
+    /// Keeps this moment for [`ModelSession::rollback`].
+    pub fn snapshot(&self) -> ModelSnapshot {
+        ModelSnapshot {
+            position: self.position,
+            layers: Arc::clone(&self.layers),
+        }
+    }
+
+    /// Goes back to a moment of this session.
+    pub fn rollback(&mut self, snapshot: &ModelSnapshot) {
+        self.position = snapshot.position;
+        self.layers = Arc::clone(&snapshot.layers);
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.position = 0;
+        self.layers = self.layout.start();
+    }
+
+    /// The session as bytes, all numbers little-endian: `"DLAM"`, version u32, position u64, then
+    /// for each layer its convolutions' inputs f32, the byte count u64 of its states and those
+    /// ([`session::encode`]).
+    pub fn save(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.position.to_le_bytes());
+        for layer in self.layers.iter() {
+            bytes.extend(layer.conv.iter().flatten().flat_map(|x| x.to_le_bytes()));
+            let states = session::encode(&self.layout.dims, &self.layout.config, &layer.cache);
+            bytes.extend((states.len() as u64).to_le_bytes());
+            bytes.extend(states);
+        }
+        bytes
+    }
+
+    /// Takes the place of a saved session of the same model.
+    ///
+    /// # Errors
+    /// A file error for bytes that [`ModelSession::save`] does not write for this model; the session
+    /// is as before then.
+    pub fn load(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        if take::<4>(&mut rest)? != MAGIC {
+            return Err(refused("magic", "DLAM", "other bytes"));
+        }
+        let version = u32::from_le_bytes(take(&mut rest)?);
+        if version != VERSION {
+            return Err(refused("version", VERSION, version));
+        }
+        let position = u64::from_le_bytes(take(&mut rest)?);
+        let layers = (0..self.layout.layers)
+            .map(|_| self.layout.read_layer(&mut rest, position))
+            .collect::<Result<_>>()?;
+        if !rest.is_empty() {
+            return Err(refused("bytes", "no more", rest.len()));
+        }
+        self.position = position;
+        self.layers = Arc::new(layers);
+        Ok(())
+    }
+
+    pub(super) fn layers(&self) -> &[LayerState] {
+        &self.layers
+    }
+
+    pub(super) fn advance(&mut self, tokens: usize, layers: Vec<LayerState>) {
+        self.position += tokens as u64;
+        self.layers = Arc::new(layers);
+    }
+
+    /// Refuses a session of a model of another form.
+    pub(super) fn check(&self, config: &ModelConfig) -> Result<()> {
+        if self.layout == Layout::of(config) {
+            return Ok(());
+        }
+        let got = "that of a model of another form";
+        Err(Error::input(
+            "model",
+            "session",
+            "a session of this model",
+            got,
+        ))
+    }
+}
+
+impl Layout {
+    fn read_layer(&self, rest: &mut &[u8], position: u64) -> Result<LayerState> {
+        let conv = self.conv.iter().map(|&len| read_floats(rest, len));
+        let conv = conv.collect::<Result<_>>()?;
+        let len = u64::from_le_bytes(take(rest)?);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let (dims, config, cache) = session::decode(take_slice(rest, len)?)?;
+        if dims != self.dims || config != self.config {
+            return Err(refused("states", "those of this model", "another model's"));
+        }
+        if (0..dims.sequences()).any(|i| cache.position(&dims, i) != position) {
+            return Err(refused("position", "the tokens of the states", position));
+        }
+        Ok(LayerState {
+            conv,
+            cache: Arc::new(cache),
+        })
+    }
+}
+
+fn read_floats(rest: &mut &[u8], len: usize) -> Result<Vec<f32>> {
+    let bytes = take_slice(rest, len.saturating_mul(4))?;
+    let floats = bytes.as_chunks().0.iter();
+    Ok(floats.map(|&b| f32::from_le_bytes(b)).collect())
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
+    let bytes = take_slice(rest, N)?;
+    Ok(std::array::from_fn(|i| bytes[i]))
+}
+
+fn take_slice<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
+    let (bytes, after) = rest
+        .split_at_checked(len)
+        .ok_or_else(|| refused("bytes", format!("{len} more"), rest.len()))?;
+    *rest = after;
+    Ok(bytes)
+}
+
+fn refused(argument: &'static str, expected: impl ToString, got: impl ToString) -> Error {
+    Error::file("model session", argument, expected, got)
+}

@@ -1,0 +1,8 @@
+//! The CPU model: golden logits, every setting's consistency, sessions, files that are wrong.
+#![cfg(feature = "checkpoint")]
+
+mod files;
+mod golden;
+mod session;
+mod settings;
+mod support;

@@ -1,0 +1,93 @@
+//! Sessions: kept, rolled back, saved, restored, reset; a mistake leaves them as they were.
+
+use dla_core::model::{DlaConfig, ModelConfig};
+use dla_core::{Config, Model};
+
+use crate::support::{gated_delta, ids, mamba2, random};
+
+/// A DLA model of each backbone.
+fn models() -> [Model; 2] {
+    [mamba2().0, gated_delta().0].map(|plain| {
+        let operator = Config::new(plain.backbone());
+        let dla = Some(DlaConfig {
+            capacity: 4,
+            operator,
+        });
+        random(&ModelConfig { dla, ..plain })
+    })
+}
+
+#[test]
+fn kind_05_and_10_restored_and_rolled_back_continue_bit_for_bit() {
+    for model in models() {
+        let mut session = model.session();
+        model.prefill(&mut session, &ids(37)).expect("valid ids");
+        let (snapshot, saved) = (session.snapshot(), session.save());
+        let want = model.prefill(&mut session, &ids(9)).expect("valid ids");
+        session.rollback(&snapshot);
+        assert_eq!(session.position(), 37);
+        assert_eq!(
+            model.prefill(&mut session, &ids(9)).expect("valid ids"),
+            want
+        );
+        let mut restored = model.session();
+        restored.load(&saved).expect("saved by this model");
+        assert_eq!(restored.save(), saved);
+        assert_eq!(
+            model.prefill(&mut restored, &ids(9)).expect("valid ids"),
+            want
+        );
+    }
+}
+
+#[test]
+fn kind_06_a_reset_session_is_a_new_one() {
+    for model in models() {
+        let mut session = model.session();
+        model.prefill(&mut session, &ids(11)).expect("valid ids");
+        session.reset();
+        assert_eq!(session, model.session());
+    }
+}
+
+#[test]
+fn mistakes_leave_the_session_as_it_was() {
+    let [model, other] = models();
+    let mut session = model.session();
+    model.prefill(&mut session, &ids(5)).expect("valid ids");
+    let before = session.clone();
+    for id in [23, 65_536 + 1, u32::MAX] {
+        let error = model
+            .prefill(&mut session, &[1, id])
+            .expect_err("beyond the vocabulary");
+        assert!(
+            error.is_input() && error.argument() == "input_ids",
+            "{error}"
+        );
+    }
+    let error = other
+        .step(&mut session, 1)
+        .expect_err("another model's session");
+    assert!(error.is_input(), "{error}");
+    assert_eq!(session, before);
+}
+
+#[test]
+fn saved_bytes_of_any_other_form_are_refused() {
+    let [model, other] = models();
+    let mut session = model.session();
+    model.prefill(&mut session, &ids(5)).expect("valid ids");
+    let saved = session.save();
+    let before = session.clone();
+    for len in 0..saved.len() {
+        assert!(session.load(&saved[..len]).is_err(), "cut to {len} bytes");
+    }
+    assert!(session.load(&[&saved[..], &[0]].concat()).is_err());
+    for at in 0..16 {
+        let mut changed = saved.clone();
+        changed[at] ^= 0x80;
+        assert!(session.load(&changed).is_err(), "byte {at} changed");
+    }
+    assert!(session.load(&other.session().save()).is_err());
+    assert_eq!(session, before);
+}

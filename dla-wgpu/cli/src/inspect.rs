@@ -1,0 +1,109 @@
+//! `dla inspect`: what a model directory holds.
+
+use dla_core::checkpoint::Checkpoint;
+use dla_core::model::{DlaConfig, ModelConfig};
+use dla_core::{Result, Schedule};
+use serde_json::{Value, json};
+
+use crate::args::Inspect;
+use crate::report::Report;
+
+/// Reads the settings and the headers of the weights, and tells of them.
+///
+/// # Errors
+/// When a file cannot be read or the settings are refused.
+pub fn run(args: &Inspect) -> Result<Report> {
+    let checkpoint = Checkpoint::open(&args.model)?;
+    let refused: Vec<_> = checkpoint
+        .faults()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let config = checkpoint.config();
+    Ok(Report {
+        text: text(config, checkpoint.parameters(), &refused),
+        json: json(config, checkpoint.parameters(), &refused),
+    })
+}
+
+fn text(config: &ModelConfig, parameters: u64, refused: &[String]) -> String {
+    let dims = config.dims();
+    let head = if config.tied { "tied" } else { "its own" };
+    let dla = config.dla.map_or("none: a single state".into(), |dla| {
+        let operator = dla.operator;
+        format!(
+            "capacity {}, schedule {}, norm {}, merge {}, epsilon {:e}",
+            dla.capacity,
+            schedule(operator.schedule),
+            operator.norm,
+            operator.merge,
+            operator.epsilon
+        )
+    });
+    let mut lines = vec![
+        format!("family       {}", config.family),
+        format!(
+            "layers       {}, hidden {}, vocabulary {}, head {head}",
+            config.layers, config.hidden, config.vocabulary
+        ),
+        format!(
+            "mixer        {} backbone, {} heads of {}x{}, {} key groups",
+            config.backbone(),
+            dims.heads,
+            dims.key_dim,
+            dims.value_dim,
+            dims.groups
+        ),
+        format!("parameters   {parameters}"),
+        format!("state bytes  {} per sequence", config.state_bytes()),
+        format!("dla          {dla}"),
+    ];
+    lines.extend(refused.iter().map(|fault| format!("refused      {fault}")));
+    lines.join("\n")
+}
+
+fn json(config: &ModelConfig, parameters: u64, refused: &[String]) -> Value {
+    let dims = config.dims();
+    json!({
+        "family": config.family.to_string(),
+        "layers": config.layers,
+        "hidden": config.hidden,
+        "vocabulary": config.vocabulary,
+        "tied": config.tied,
+        "backbone": config.backbone().to_string(),
+        "heads": dims.heads,
+        "groups": dims.groups,
+        "key_dim": dims.key_dim,
+        "value_dim": dims.value_dim,
+        "parameters": parameters,
+        "state_bytes": config.state_bytes(),
+        "dla": config.dla.map(dla_json),
+        "refused": refused,
+    })
+}
+
+fn dla_json(dla: DlaConfig) -> Value {
+    let block = match dla.operator.schedule {
+        Schedule::Fixed { block } => Some(block),
+        _ => None,
+    };
+    json!({
+        "capacity": dla.capacity,
+        "schedule": schedule(dla.operator.schedule),
+        "block": block,
+        "norm": dla.operator.norm.to_string(),
+        "merge": dla.operator.merge.to_string(),
+        "epsilon": dla.operator.epsilon,
+    })
+}
+
+/// The word of a schedule in config.json.
+fn schedule(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::Single => "single",
+        Schedule::Fixed { .. } => "fixed",
+        Schedule::Fenwick => "fenwick",
+        Schedule::Dynamic => "dynamic",
+        Schedule::Offline => "offline",
+    }
+}

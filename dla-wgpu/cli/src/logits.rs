@@ -1,0 +1,146 @@
+//! `dla logits`: a model's logits of token ids from a file.
+
+use std::path::Path;
+use std::time::Instant;
+
+use dla_core::{Error, Model, Result};
+use serde_json::json;
+
+use crate::args::{Backend, Global, Logits};
+use crate::report::{self, Report};
+use crate::tensors::{TensorFile, TensorWriter};
+use crate::{atomic, progress};
+
+/// The formats, as `dla logits --help` tells them.
+pub const HELP: &str = "\
+The input, a safetensors file (B sequences of T tokens; other tensors are not read):
+  input_ids  [B,T]    i64
+The output (V rows of the embedding, padding included):
+  logits     [B,T,V]  f32, after each token
+";
+
+/// Reads a model and token ids, runs each sequence, writes the logits.
+///
+/// # Errors
+/// When model or ids are refused, the run fails or the output cannot be written; no output appears then.
+pub fn run(args: &Logits, global: &Global) -> Result<Report> {
+    atomic::check(&args.output)?;
+    only_cpu(global)?;
+    let model = progress::watched("loading the model", || Model::load(&args.model))?;
+    let ids = Ids::read(&args.ids, model.config().vocabulary)?;
+    let prefill = prefill(args.prefill, ids.tokens)?;
+    let start = Instant::now();
+    let logits = progress::watched("running the model", || logits(&model, &ids, prefill))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let shape = [ids.batch, ids.tokens, model.config().vocabulary];
+    let mut file = TensorWriter::default();
+    file.tensor("logits", &shape, &logits);
+    file.write(&args.output)?;
+    Ok(told(args, shape, prefill, seconds))
+}
+
+/// Models have no GPU path: refuses where one was insisted on, and says so where the choice was free.
+fn only_cpu(global: &Global) -> Result<()> {
+    match global.backend {
+        Backend::Cpu => Ok(()),
+        Backend::Auto if global.adapter.is_none() => {
+            report::note("running on the CPU: models have no GPU path");
+            Ok(())
+        }
+        Backend::Auto | Backend::Gpu => {
+            let (expected, got) = ("the CPU, for models have no GPU path", "an adapter");
+            Err(Error::unsupported("logits", "--backend", expected, got)
+                .advise("use --backend cpu"))
+        }
+    }
+}
+
+/// The tokens that are taken at once.
+fn prefill(asked: Option<usize>, tokens: usize) -> Result<usize> {
+    match asked {
+        Some(prefill) if prefill > tokens => {
+            let expected = format!("at most the {tokens} tokens of input_ids");
+            Err(Error::input("logits", "--prefill", expected, prefill))
+        }
+        asked => Ok(asked.unwrap_or(tokens)),
+    }
+}
+
+/// The token ids of a file.
+struct Ids {
+    batch: usize,
+    tokens: usize,
+    /// `[batch, tokens]`.
+    ids: Vec<u32>,
+}
+
+impl Ids {
+    fn read(path: &Path, vocabulary: usize) -> Result<Self> {
+        let file = TensorFile::open(path)?;
+        let tensor = file.require("input_ids")?;
+        let [batch, tokens] = tensor.sizes("[B, T]")?;
+        let check = |id: i64| {
+            let id = u32::try_from(id).ok();
+            id.filter(|&id| (id as usize) < vocabulary)
+        };
+        let values = tensor.values::<i64>("[B, T]", &[batch, tokens])?;
+        let ids = values.iter().map(|&id| {
+            check(id)
+                .ok_or_else(|| tensor.refuse(format!("token ids from 0 to {}", vocabulary - 1), id))
+        });
+        Ok(Self {
+            batch,
+            tokens,
+            ids: ids.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// `[batch, tokens, vocabulary]`.
+fn logits(model: &Model, ids: &Ids, prefill: usize) -> Result<Vec<f32>> {
+    let mut logits = room(ids.ids.len(), model.config().vocabulary)?;
+    if ids.tokens == 0 {
+        return Ok(logits);
+    }
+    for sequence in ids.ids.chunks_exact(ids.tokens) {
+        let mut session = model.session();
+        let (prompt, rest) = sequence.split_at(prefill);
+        logits.extend(model.prefill(&mut session, prompt)?);
+        for &id in rest {
+            logits.extend(model.step(&mut session, id)?);
+        }
+    }
+    Ok(logits)
+}
+
+/// Space for the logits, or an error instead of an abort: a small file can ask for many.
+fn room(tokens: usize, vocabulary: usize) -> Result<Vec<f32>> {
+    let mut logits = Vec::new();
+    let values = tokens.saturating_mul(vocabulary);
+    logits.try_reserve_exact(values).map_err(|_| {
+        let got = format!("{values} values");
+        Error::unsupported("logits", "input_ids", "logits that fit into memory", got)
+            .advise("split the batch")
+    })?;
+    Ok(logits)
+}
+
+fn told(args: &Logits, shape: [usize; 3], prefill: usize, seconds: f64) -> Report {
+    let [batch, tokens, vocabulary] = shape;
+    let path = args.output.display().to_string();
+    let rate = (batch * tokens) as f64 / seconds;
+    let text = format!(
+        "{path}: batch {batch}, {tokens} tokens ({prefill} at once), vocabulary {vocabulary} \
+         on the CPU in {seconds:.2} s, {rate:.0} tokens/s"
+    );
+    let json = json!({
+        "output": path,
+        "backend": "cpu",
+        "batch": batch,
+        "tokens": tokens,
+        "prefill": prefill,
+        "vocabulary": vocabulary,
+        "seconds": seconds,
+    });
+    Report { text, json }
+}

@@ -1,0 +1,265 @@
+//! `dla inspect`, `dla logits` and `dla upcycle`, as users run them.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use common::{Raw, assert_refused, dla, golden, stderr, stdout};
+use dla_cli::tensors::{TensorFile, TensorWriter};
+use serde_json::Value;
+
+/// The golden models.
+const MODELS: [&str; 2] = ["model/mamba2_groups", "model/gdn_fla"];
+
+fn logits(model: &Path, ids: &Path, output: &Path, more: &[&str]) -> Output {
+    let mut words: Vec<&OsStr> = ["logits", "--backend", "cpu", "--model"]
+        .map(OsStr::new)
+        .into();
+    words.extend([model.as_os_str(), "--ids".as_ref(), ids.as_os_str()]);
+    words.extend(["--output".as_ref(), output.as_os_str()]);
+    words.extend(more.iter().map(OsStr::new));
+    dla(words)
+}
+
+fn upcycle(model: &Path, output: &Path, more: &[&str]) -> Output {
+    let mut words: Vec<&OsStr> = ["upcycle", "--model"].map(OsStr::new).into();
+    words.extend([model.as_os_str(), "--output".as_ref(), output.as_os_str()]);
+    words.extend(more.iter().map(OsStr::new));
+    dla(words)
+}
+
+fn inspect(model: &Path) -> Output {
+    let words: [&OsStr; 4] = [
+        "inspect".as_ref(),
+        "--json".as_ref(),
+        "--model".as_ref(),
+        model.as_ref(),
+    ];
+    dla(words)
+}
+
+fn json(run: &Output) -> Value {
+    assert!(run.status.success(), "{}", stderr(run));
+    serde_json::from_str(&stdout(run)).expect("a JSON report")
+}
+
+fn floats(file: &Path, name: &str) -> (Vec<usize>, Vec<f32>) {
+    let file = TensorFile::read(file).unwrap_or_else(|error| panic!("{error}"));
+    let tensor = file.require(name).expect("a tensor");
+    let values = tensor.values("", tensor.shape()).expect("f32");
+    (tensor.shape().to_vec(), values)
+}
+
+/// ‖got − want‖ / ‖want‖; NaN is infinitely far.
+fn distance(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let pairs = got.iter().zip(want);
+    let gap: f64 = pairs.map(|(&a, &b)| f64::from(a - b).powi(2)).sum();
+    let size: f64 = want.iter().map(|&b| f64::from(b).powi(2)).sum();
+    let distance = (gap / size).sqrt();
+    if distance.is_nan() {
+        f64::INFINITY
+    } else {
+        distance
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+#[test]
+fn logits_are_the_golden_ones_at_once_and_in_steps() {
+    let folder = folder();
+    for name in MODELS {
+        let reference = golden(name).join("ref.safetensors");
+        let (shape, want) = floats(&reference, "logits");
+        for more in [&[][..], &["--prefill", "37"], &["--prefill", "0", "--json"]] {
+            let output = folder.path().join("out.safetensors");
+            let run = logits(&golden(name), &reference, &output, more);
+            assert!(run.status.success(), "{name} {more:?}: {}", stderr(&run));
+            let (got_shape, got) = floats(&output, "logits");
+            assert_eq!(got_shape, shape, "{name}");
+            let distance = distance(&got, &want);
+            assert!(distance < 1e-3, "{name} {more:?}: {distance}");
+        }
+    }
+}
+
+#[test]
+fn inspect_tells_architecture_state_and_faults() {
+    let report = json(&inspect(&golden(MODELS[0])));
+    assert_eq!(report["parameters"], 31_794);
+    assert_eq!(report["refused"], serde_json::json!([]));
+    // 3 layers: 3 inputs of 144 channels, 6 heads of 14 x 10 with a token count and Ī each.
+    assert_eq!(report["state_bytes"], 4 * 3 * (3 * 144 + 6 * (140 + 2)));
+    let folder = folder();
+    let broken = copy(MODELS[0], folder.path());
+    let config = fs::read_to_string(broken.join("config.json")).expect("text");
+    let fewer = config.replace(r#""num_hidden_layers": 3"#, r#""num_hidden_layers": 2"#);
+    fs::write(broken.join("config.json"), fewer).expect("written");
+    let report = json(&inspect(&broken));
+    let refused = report["refused"].as_array().expect("a list");
+    assert_eq!(refused.len(), 9, "the third layer's tensors: {refused:?}");
+}
+
+#[test]
+fn upcycled_gives_the_same_logits_and_says_that_it_is_dla() {
+    let folder = folder();
+    for (index, name) in MODELS.into_iter().enumerate() {
+        let reference = golden(name).join("ref.safetensors");
+        let upcycled = folder.path().join(format!("upcycled{index}"));
+        let report = json(&upcycle(
+            &golden(name),
+            &upcycled,
+            &["--capacity", "5", "--json"],
+        ));
+        assert_eq!(report["capacity"], 5);
+        let inspected = json(&inspect(&upcycled));
+        assert_eq!(inspected["dla"]["capacity"], 5, "{inspected}");
+        assert_eq!(inspected["refused"], serde_json::json!([]));
+        let output = folder.path().join("out.safetensors");
+        let run = logits(&upcycled, &reference, &output, &["--prefill", "50"]);
+        assert!(run.status.success(), "{}", stderr(&run));
+        let distance = distance(
+            &floats(&output, "logits").1,
+            &floats(&reference, "logits").1,
+        );
+        assert!(distance < 1e-3, "{name}: {distance}");
+        let again = upcycle(&upcycled, &folder.path().join("again"), &[]);
+        assert_refused("DLA already", &again, "plain checkpoint");
+        let onto = upcycle(&golden(name), &upcycled, &[]);
+        assert_refused("an existing output", &onto, "something else");
+    }
+    for (name, more) in [
+        ("capacity", ["--capacity", "65"]),
+        ("tau", ["--tau", "NaN"]),
+    ] {
+        let output = folder.path().join("refused");
+        assert_refused(name, &upcycle(&golden(MODELS[0]), &output, &more), name);
+        assert!(!output.exists(), "{name}: a refused run leaves nothing");
+    }
+}
+
+/// A copy of a golden model that may be spoilt.
+fn copy(name: &str, to: &Path) -> PathBuf {
+    let model = to.join("model");
+    fs::create_dir_all(&model).expect("created");
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden(name).join(file), model.join(file)).expect("copied");
+    }
+    model
+}
+
+/// A file of ids `[1, ids]`.
+fn write_ids(path: &Path, ids: &[i64]) {
+    let mut file = TensorWriter::default();
+    file.tensor("input_ids", &[1, ids.len()], ids);
+    file.write(path).expect("written");
+}
+
+#[test]
+fn wrong_ids_and_options_are_refused_without_an_output() {
+    let folder = folder();
+    let (ids, output) = (folder.path().join("ids"), folder.path().join("out"));
+    let model = golden(MODELS[0]);
+    for (name, values) in [
+        ("negative", [3, -1]),
+        ("beyond", [83, 0]),
+        ("huge", [0, i64::MAX]),
+    ] {
+        write_ids(&ids, &values);
+        assert_refused(
+            name,
+            &logits(&model, &ids, &output, &[]),
+            "token ids from 0 to 82",
+        );
+    }
+    write_ids(&ids, &[1, 2]);
+    let run = logits(&model, &ids, &output, &["--prefill", "3"]);
+    assert_refused("prefill", &run, "--prefill");
+    for more in [["--backend", "gpu"], ["--adapter", "any"]] {
+        let mut words: Vec<&OsStr> = ["logits", "--model"].map(OsStr::new).into();
+        words.extend([model.as_os_str(), "--ids".as_ref(), ids.as_os_str()]);
+        words.extend(["--output".as_ref(), output.as_os_str()]);
+        words.extend(more.map(OsStr::new));
+        assert_refused(more[0], &dla(words), "models have no GPU path");
+    }
+    let mut raw = Raw {
+        words: Vec::new(),
+        tensors: Vec::new(),
+    };
+    for (name, fault) in [
+        ("none", "input_ids"),
+        ("floats", "F32"),
+        ("flat", "shape [B, T]"),
+    ] {
+        match name {
+            "floats" => raw.floats("input_ids", &[1, 2], 1.0),
+            "flat" => raw.tensor("input_ids", "I64", &[2], vec![0; 16]),
+            _ => {}
+        }
+        fs::write(&ids, raw.bytes()).expect("written");
+        assert_refused(name, &logits(&model, &ids, &output, &[]), fault);
+    }
+    assert!(!output.exists(), "refused runs leave nothing");
+}
+
+#[test]
+fn no_tokens_give_no_logits() {
+    let folder = folder();
+    let (ids, output) = (folder.path().join("ids"), folder.path().join("out"));
+    write_ids(&ids, &[]);
+    let run = logits(&golden(MODELS[0]), &ids, &output, &[]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert_eq!(floats(&output, "logits"), (vec![1, 0, 83], vec![]));
+}
+
+#[test]
+fn wrong_model_directories_are_refused_by_every_command() {
+    let folder = folder();
+    let (ids, output) = (folder.path().join("ids"), folder.path().join("out"));
+    write_ids(&ids, &[1, 2]);
+    let model = copy(MODELS[0], folder.path());
+    let check = |name: &str, fault: &str| {
+        assert_refused(name, &logits(&model, &ids, &output, &[]), fault);
+        assert_refused(name, &upcycle(&model, &output, &[]), fault);
+        assert_refused(name, &inspect(&model), fault);
+        assert!(!output.exists(), "{name}: a refused run leaves nothing");
+    };
+    let weights = fs::read(model.join("model.safetensors")).expect("read");
+    fs::write(
+        model.join("model.safetensors"),
+        &weights[..weights.len() - 4],
+    )
+    .expect("written");
+    check("truncated", "well-formed safetensors");
+    fs::remove_file(model.join("model.safetensors")).expect("removed");
+    check("no weights", "model.safetensors");
+    fs::write(model.join("pytorch_model.bin"), b"\x80\x02").expect("written");
+    check("a pickle", "torch.load");
+    fs::write(model.join("config.json"), "{").expect("written");
+    fs::write(model.join("model.safetensors"), &weights).expect("written");
+    check("no JSON", "a JSON object");
+    fs::remove_file(model.join("config.json")).expect("removed");
+    check("no config.json", "config.json");
+}
+
+#[test]
+fn the_free_choice_of_a_backend_says_what_it_chose() {
+    let folder = folder();
+    let (ids, output) = (folder.path().join("ids"), folder.path().join("out"));
+    write_ids(&ids, &[1, 2]);
+    let run = logits(&golden(MODELS[0]), &ids, &output, &[]);
+    assert_eq!(stderr(&run), "", "--backend cpu has nothing to add");
+    let mut words: Vec<&OsStr> = ["logits", "--model"].map(OsStr::new).into();
+    let model = golden(MODELS[0]);
+    words.extend([model.as_os_str(), "--ids".as_ref(), ids.as_os_str()]);
+    words.extend(["--output".as_ref(), output.as_os_str()]);
+    let run = dla(words);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert_eq!(stderr(&run).lines().count(), 1, "{}", stderr(&run));
+}
