@@ -274,7 +274,7 @@ fn gather<R: Real>(
         g: inputs.g.map(|g| zeros(g.len())),
         beta: inputs.beta.map(|beta| zeros(beta.len())),
         lambda: zeros(dims.lambda_len()),
-        tau: zeros(inputs.tau.len()),
+        tau: zeros(dims.heads),
         states: Vec::new(),
     };
     let mut start = Cache::new(dims);
@@ -292,9 +292,7 @@ fn gather<R: Real>(
                 }
             }
         }
-        if let Some(tau) = all.tau.get_mut(h) {
-            *tau += part.tau;
-        }
+        all.tau[h] += part.tau;
         state::store(dims, schedule, &part.start, &mut start, b, h);
     }
     all.states = start.states;

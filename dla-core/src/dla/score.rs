@@ -60,7 +60,12 @@ impl<R: Real> Score<R> {
     /// I from the matrices themselves, `s` and `state` `[key_dim, value_dim]`.
     ///
     /// Without the cancellation of [`Score::of_products`], so this is the form that others are judged by.
+    /// Not finite where a matrix or its square norm is not: dividing by an infinite norm would hide it.
     pub fn of_matrices(&self, s: &[R], state: &[R]) -> R {
+        let squares = square_norm(s) + square_norm(state);
+        if !squares.is_finite() {
+            return squares;
+        }
         let r = self.scale(square_norm(s));
         let big_r = self.scale(square_norm(state));
         let distance: R = s

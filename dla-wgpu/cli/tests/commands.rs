@@ -327,3 +327,21 @@ fn the_demonstration_shows_where_states_open_and_merge() {
     let difference = story["single_state_difference"].as_f64().expect("a number");
     assert!(difference < 1e-4, "{difference}");
 }
+
+#[test]
+fn gradients_come_under_every_schedule() {
+    for schedule in ["dynamic", "single", "fixed", "fenwick", "offline"] {
+        let mut case = Raw::case();
+        case.word("schedule", schedule);
+        case.word("block", "2");
+        case.floats("lambda", &[1, 3, 2, 3], 1.0);
+        case.floats("do", &[1, 3, 2, 2], 1.0);
+        let (folder, input) = folder_with(&case);
+        let output = folder.path().join("out.safetensors");
+        let run = op(&input, &output, &[]);
+        assert!(run.status.success(), "{schedule}: {}", stderr(&run));
+        let file = TensorFile::read(&output).unwrap_or_else(|error| panic!("{schedule}: {error}"));
+        let shape = file.get("dtau").map(|tau| tau.shape().to_vec());
+        assert_eq!(shape, Some(vec![2]), "{schedule}: one for each head");
+    }
+}
