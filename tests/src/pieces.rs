@@ -22,12 +22,7 @@ pub fn in_pieces(
     assert_eq!(sizes.iter().sum::<usize>(), dims.tokens, "all tokens");
     let mut whole = Output {
         o: vec![0.0; dims.value_len()],
-        trace: Trace {
-            score: vec![0.0; dims.token_heads()],
-            decisions: Decisions::new(dims.token_heads()),
-            count: vec![0; dims.token_heads()],
-            non_finite: 0,
-        },
+        trace: Trace::new(dims),
         cache: case.empty_cache(),
     };
     let mut first = 0;

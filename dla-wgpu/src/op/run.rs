@@ -37,7 +37,7 @@ pub async fn run_async(
     };
     let mut output = Output {
         o: vec![0.0; dims.value_len()],
-        trace: empty_trace(dims),
+        trace: Trace::new(dims),
         cache: cache.cloned().unwrap_or_else(|| Cache::new(dims)),
     };
     let (items, tokens) = piece_size(gpu, dims, options)?;
@@ -68,15 +68,6 @@ pub fn run(
     options: &Options,
 ) -> Result<Output<f32>> {
     gpu.block_on(run_async(gpu, dims, config, inputs, cache, options))
-}
-
-fn empty_trace(dims: &Dims) -> Trace {
-    Trace {
-        score: vec![0.0; dims.token_heads()],
-        decisions: Decisions::new(dims.token_heads()),
-        count: vec![0; dims.token_heads()],
-        non_finite: 0,
-    }
 }
 
 /// Batch items and tokens of one piece.

@@ -10,7 +10,6 @@ use dla_tests::rig::{GUARD, POISON, Rig};
 use dla_tests::tolerance::{assert_near, assert_scores_near};
 use dla_wgpu::op::{self, Options, Path};
 use dla_wgpu::{Float, Gpu};
-use half::f16;
 
 const CHUNK: usize = 16;
 
@@ -339,16 +338,6 @@ fn nan_and_infinity(gpu: &Gpu, case: &Case) {
     }
 }
 
-/// The arrays as they arrive in f16.
-fn halved(mut arrays: Arrays) -> Arrays {
-    for array in [&mut arrays.q, &mut arrays.k, &mut arrays.v] {
-        array
-            .iter_mut()
-            .for_each(|x| *x = f16::from_f32(*x).to_f32());
-    }
-    arrays
-}
-
 #[test]
 fn kind_34_f16_overflow_shows_in_the_output() {
     let Some(gpu) = gpu() else { return };
@@ -360,7 +349,7 @@ fn kind_34_f16_overflow_shows_in_the_output() {
     let mut arrays = case.arrays();
     arrays.v.iter_mut().for_each(|x| *x *= 1e4);
     arrays.q.iter_mut().for_each(|x| *x *= 10.0);
-    let arrays = halved(arrays);
+    let arrays = arrays.halved();
     let expected = reference(&case, &arrays);
     let overflows = expected.o.iter().filter(|x| x.abs() > 7e4).count();
     assert!(overflows > 10, "the case overflows f16");
@@ -394,7 +383,7 @@ fn kind_35_odd_counts_of_f16() {
         [1, 33, 3, 1, 7, 9, 3],
     ] {
         let case = case("kind_35", sizes);
-        let arrays = halved(case.arrays());
+        let arrays = case.arrays().halved();
         let expected = reference(&case, &arrays);
         for options in paths() {
             let options = Options {
