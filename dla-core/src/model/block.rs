@@ -5,6 +5,7 @@ use super::gated_delta::GatedDelta;
 use super::mamba2::Mamba2;
 use super::session::LayerState;
 use super::weights::{Scope, linear};
+use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
 use crate::nn::activation::silu;
 use crate::nn::{Linear, RmsNorm};
@@ -52,18 +53,24 @@ impl Block {
     }
 
     /// The residual stream `x` `[tokens, hidden]` through the block; `state` goes on to after it.
-    pub(super) fn forward(&self, x: &mut [f32], state: &mut LayerState) -> Result<()> {
+    /// What the operator measured and decided is given back; it follows `replay` where that is given.
+    pub(super) fn forward(
+        &self,
+        x: &mut [f32],
+        state: &mut LayerState,
+        replay: Option<&Decisions>,
+    ) -> Result<Trace> {
         let normed = self.norm.forward(x);
-        let mixed = match &self.mixer {
-            Mixer::Mamba2(mixer) => mixer.forward(&normed, state)?,
-            Mixer::GatedDelta(mixer) => mixer.forward(&normed, state)?,
+        let (mixed, trace) = match &self.mixer {
+            Mixer::Mamba2(mixer) => mixer.forward(&normed, state, replay)?,
+            Mixer::GatedDelta(mixer) => mixer.forward(&normed, state, replay)?,
         };
         add(x, &mixed);
         if let Some((norm, mlp)) = &self.mlp {
             let change = mlp.forward(&norm.forward(x));
             add(x, &change);
         }
-        Ok(())
+        Ok(trace)
     }
 }
 

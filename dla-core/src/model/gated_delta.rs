@@ -4,6 +4,7 @@ use super::config::{GatedDeltaConfig, ModelConfig};
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
 use super::weights::{Scope, linear};
+use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
 use crate::nn::activation::{sigmoid, silu, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm, norm};
@@ -64,15 +65,20 @@ impl GatedDelta {
     }
 
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
-    pub(super) fn forward(&self, x: &[f32], state: &mut LayerState) -> Result<Vec<f32>> {
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        state: &mut LayerState,
+        replay: Option<&Decisions>,
+    ) -> Result<(Vec<f32>, Trace)> {
         let arrays = self.arrays(x, &mut state.conv);
-        let output = self.operator.forward(x, &arrays, &state.cache)?;
+        let output = self.operator.forward(x, &arrays, &state.cache, replay)?;
         state.cache = output.cache.into();
         let y = match &self.g_proj {
             Some(gate) => self.o_norm.norm_first(&output.o, &gate.forward(x)),
             None => self.o_norm.forward(&output.o),
         };
-        Ok(self.o_proj.forward(&y))
+        Ok((self.o_proj.forward(&y), output.trace))
     }
 
     /// What the operator takes.

@@ -4,6 +4,7 @@ use super::config::{Mamba2Config, ModelConfig};
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
 use super::weights::Scope;
+use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
 use crate::nn::activation::{silu, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm};
@@ -67,17 +68,23 @@ impl Mamba2 {
     }
 
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
-    pub(super) fn forward(&self, x: &[f32], state: &mut LayerState) -> Result<Vec<f32>> {
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        state: &mut LayerState,
+        replay: Option<&Decisions>,
+    ) -> Result<(Vec<f32>, Trace)> {
         let mut split = self.split(&self.in_proj.forward(x));
         let mut xbc = self.conv.forward(&split.xbc, &mut state.conv[0]);
         xbc.iter_mut().for_each(|x| *x = silu(*x));
         self.step_sizes(&mut split.dt);
         let (values, arrays) = self.arrays(&xbc, &split.dt);
-        let output = self.operator.forward(x, &arrays, &state.cache)?;
+        let output = self.operator.forward(x, &arrays, &state.cache, replay)?;
         state.cache = output.cache.into();
         let mut y = output.o;
         self.add_skip(&mut y, &values);
-        Ok(self.out_proj.forward(&self.norm.gate_first(&y, &split.z)))
+        let y = self.norm.gate_first(&y, &split.z);
+        Ok((self.out_proj.forward(&y), output.trace))
     }
 
     /// The projection's rows: z, then x, B, C, then Δ.

@@ -4,6 +4,7 @@
 //! chunkwise form, a step takes one through the recurrence; both end in the same state.
 
 mod block;
+mod call;
 mod config;
 mod gated_delta;
 mod mamba2;
@@ -11,6 +12,7 @@ mod operator;
 mod session;
 mod weights;
 
+pub use call::{Call, Reply, Rows};
 pub use config::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
 pub use session::{ModelSession, ModelSnapshot};
 pub use weights::Weights;
@@ -84,32 +86,53 @@ impl Model {
         ModelSession::new(&self.config)
     }
 
+    /// Takes in `ids`; gives the logits asked for and what every layer decided.
+    ///
+    /// # Errors
+    /// For an id beyond the vocabulary, a session of another model, decisions that no run could have
+    /// made, and what the operator refuses; the session is as before then.
+    pub fn run(&self, session: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+        session.check(&self.config)?;
+        call.check(&self.config)?;
+        let mut x = self.embeddings.forward(ids)?;
+        let mut layers = session.layers().to_vec();
+        let mut traces = Vec::with_capacity(layers.len());
+        for (index, (block, state)) in self.blocks.iter().zip(&mut layers).enumerate() {
+            traces.push(block.forward(&mut x, state, call.replay_of(index))?);
+        }
+        session.advance(ids.len(), layers);
+        let wanted = call.logits.of(ids.len()) * self.config.hidden;
+        let logits = self.logits(&x[x.len() - wanted..]);
+        Ok(Reply { logits, traces })
+    }
+
     /// Takes in `ids`; gives the logits after each, `[ids, vocabulary]`.
     ///
     /// # Errors
-    /// For an id beyond the vocabulary, a session of another model, and what the operator refuses;
-    /// the session is as before then.
+    /// Those of [`Model::run`].
     pub fn prefill(&self, session: &mut ModelSession, ids: &[u32]) -> Result<Vec<f32>> {
-        session.check(&self.config)?;
-        let mut x = self.embeddings.forward(ids)?;
-        let mut layers = session.layers().to_vec();
-        for (block, state) in self.blocks.iter().zip(&mut layers) {
-            block.forward(&mut x, state)?;
-        }
-        session.advance(ids.len(), layers);
-        let x = self.norm.forward(&x);
-        Ok(match &self.head {
-            Some(head) => head.forward(&x),
-            None => linear::tied(&x, &self.embeddings),
-        })
+        let call = Call {
+            logits: Rows::All,
+            replay: None,
+        };
+        Ok(self.run(session, ids, &call)?.logits)
     }
 
     /// Takes in one token; gives the logits after it, `[vocabulary]`.
     ///
     /// # Errors
-    /// Those of [`Model::prefill`].
+    /// Those of [`Model::run`].
     pub fn step(&self, session: &mut ModelSession, id: u32) -> Result<Vec<f32>> {
         self.prefill(session, &[id])
+    }
+
+    /// The residual stream's `x` `[rows, hidden]` to `[rows, vocabulary]`.
+    fn logits(&self, x: &[f32]) -> Vec<f32> {
+        let x = self.norm.forward(x);
+        match &self.head {
+            Some(head) => head.forward(&x),
+            None => linear::tied(&x, &self.embeddings),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::config::ModelConfig;
 use super::weights::Scope;
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
+use crate::decisions::Decisions;
 use crate::dims::Dims;
 use crate::dla::{chunk, recurrent};
 use crate::error::Result;
@@ -60,6 +61,7 @@ impl Operator {
         x: &[f32],
         arrays: &Arrays,
         cache: &Cache<f32>,
+        replay: Option<&Decisions>,
     ) -> Result<Output<f32>> {
         let tokens = arrays.g.len() / self.dims.heads;
         let dims = Dims {
@@ -79,7 +81,7 @@ impl Operator {
             lambda: &lambda,
             tau: &self.tau,
             lengths: None,
-            replay: None,
+            replay,
         };
         match tokens {
             1 => recurrent::forward(&dims, &self.config, &inputs, Some(cache)),
