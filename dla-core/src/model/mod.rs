@@ -10,15 +10,19 @@ mod gated_delta;
 mod mamba2;
 mod operator;
 mod session;
+mod tensors;
 mod weights;
 
 pub use call::{Call, Reply, Rows};
 pub use config::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
 pub use session::{ModelSession, ModelSnapshot};
-pub use weights::Weights;
+pub use tensors::{
+    BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors,
+    MlpTensors, ModelTensors,
+};
+pub use weights::{Names, TensorName, Weights};
 
 use self::block::Block;
-use self::weights::Scope;
 use crate::error::Result;
 use crate::nn::{Embedding, Linear, RmsNorm, linear};
 
@@ -56,23 +60,20 @@ impl Model {
     ///
     /// # Errors
     /// Those of the source.
-    pub fn build(config: &ModelConfig, weights: &mut dyn Weights) -> Result<Self> {
-        let names = Names::of(config.family);
-        let table = [config.vocabulary, config.hidden];
-        let mut body = Scope::new(weights, names.body);
-        let embeddings = body.tensor(names.embeddings, &table)?;
-        let mut layers = body.within("layers");
-        let blocks = (0..config.layers)
-            .map(|i| Block::load(config, &mut layers.within(&i.to_string())))
-            .collect::<Result<_>>()?;
-        let norm = block::norm(config, &mut body, names.norm)?;
-        let head = Scope::new(weights, "").tensor_if(!config.tied, "lm_head.weight", &table)?;
+    pub fn build(
+        config: &ModelConfig,
+        weights: &mut impl Weights<Tensor = Vec<f32>>,
+    ) -> Result<Self> {
+        let tensors = ModelTensors::load(config, weights)?;
+        let blocks = tensors.blocks.into_iter();
         Ok(Self {
             config: config.clone(),
-            embeddings: Embedding::new(config.hidden, embeddings),
-            blocks,
-            norm,
-            head: head.map(|weight| Linear::new(config.hidden, weight, None)),
+            embeddings: Embedding::new(config.hidden, tensors.embeddings),
+            blocks: blocks.map(|tensors| Block::new(config, tensors)).collect(),
+            norm: RmsNorm::new(tensors.norm, config.norm_epsilon),
+            head: tensors
+                .head
+                .map(|weight| Linear::new(config.hidden, weight, None)),
         })
     }
 
@@ -132,28 +133,6 @@ impl Model {
         match &self.head {
             Some(head) => head.forward(&x),
             None => linear::tied(&x, &self.embeddings),
-        }
-    }
-}
-
-/// What the families call the tensors outside the blocks.
-struct Names {
-    body: &'static str,
-    embeddings: &'static str,
-    norm: &'static str,
-}
-
-impl Names {
-    fn of(family: Family) -> Self {
-        let (body, embeddings, norm) = match family {
-            Family::Mamba2 => ("backbone.", "embeddings.weight", "norm_f.weight"),
-            Family::StateSpaces => ("backbone.", "embedding.weight", "norm_f.weight"),
-            Family::GatedDeltaNet => ("model.", "embeddings.weight", "norm.weight"),
-        };
-        Self {
-            body,
-            embeddings,
-            norm,
         }
     }
 }
