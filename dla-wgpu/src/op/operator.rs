@@ -7,6 +7,7 @@ use dla_core::{Config, Dims, Error, Result};
 use super::options::{Decider, Options, Walk, weighs_matrices};
 use super::passes::{Count, recorded};
 use crate::Gpu;
+use crate::dispatch::buffer_of;
 use crate::pipeline::Pipeline;
 use crate::plan::{Plan, grid};
 use crate::scope::scoped;
@@ -258,14 +259,6 @@ impl Operator {
                 layout: &pipeline.layout,
                 entries: &entries,
             })
-    }
-}
-
-/// The buffer that a pass names; passes and operator are of one house, so a missing name is our own bug.
-fn buffer_of<'a>(named: &[(&'static str, &'a wgpu::Buffer)], name: &str) -> &'a wgpu::Buffer {
-    match named.iter().find(|(known, _)| *known == name) {
-        Some((_, buffer)) => buffer,
-        None => unreachable!("no buffer named {name}"),
     }
 }
 
