@@ -19,10 +19,10 @@ function prepared(canvas) {
 const stateOf = (states, token) => states[above(states.map((s) => s.start), token) - 1];
 
 /** The height of the score axis. */
-const most = (story) => Math.max(story.scale, story.tau ?? 0, 1e-9) * 1.06;
+const most = (story) => Math.max(story.scale * 1.04, (story.tau ?? 0) * 1.18, 1e-9);
 
 function drawTau(context, story, color, width, top, bottom) {
-  if (story.tau === null || story.tau === undefined) return;
+  if (story.tau === null) return;
   const y = bottom - (story.tau / most(story)) * (bottom - top);
   context.strokeStyle = color("--fg");
   context.lineWidth = 1;
@@ -32,10 +32,15 @@ function drawTau(context, story, color, width, top, bottom) {
   context.lineTo(width, y);
   context.stroke();
   context.setLineDash([]);
-  context.fillStyle = color("--fg");
+  const label = `τ = ${Number(story.tau.toPrecision(3))}`;
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "left";
-  context.fillText(`τ = ${Number(story.tau.toPrecision(3))}`, 4, y > top + 16 ? y - 4 : y + 14);
+  context.globalAlpha = .85;
+  context.fillStyle = color("--panel");
+  context.fillRect(0, y - 17, context.measureText(label).width + 8, 16);
+  context.globalAlpha = 1;
+  context.fillStyle = color("--fg");
+  context.fillText(label, 4, y - 5);
 }
 
 /** All tokens: the highest score of each column, the states below, a tick for columns with merges. */
@@ -78,7 +83,7 @@ function drawWhole(canvas, story, states, chosen) {
   context.textAlign = "left";
   context.fillText("0", 0, height - 2);
   context.textAlign = "center";
-  context.fillText("score above states; marks are merges", width / 2, height - 2);
+  if (width > 480) context.fillText("score above states; marks are merges", width / 2, height - 2);
   context.textAlign = "right";
   context.fillText(`token ${TOKENS - 1}`, width, height - 2);
 }

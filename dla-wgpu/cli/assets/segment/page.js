@@ -173,20 +173,28 @@ function play() {
   });
 }
 
+/** The node and offset under a point, as browsers old and new tell them. */
+function caretAt(x, y) {
+  const position = document.caretPositionFromPoint?.(x, y);
+  if (position) return [position.offsetNode, position.offset];
+  const range = document.caretRangeFromPoint?.(x, y);
+  return range ? [range.startContainer, range.startOffset] : [null, 0];
+}
+
 /** A click in the text chooses the character under it. */
 function clicks() {
   $("text").addEventListener("click", (event) => {
     const span = event.target.closest("[data-piece]");
-    const caret = document.caretRangeFromPoint?.(event.clientX, event.clientY);
+    const [node, offset] = caretAt(event.clientX, event.clientY);
     if (!span) return;
     let piece = Number(span.dataset.piece), at = 0;
-    if (caret && span.contains(caret.startContainer)) {
+    if (node && span.contains(node)) {
       const before = document.createRange();
       before.setStart(span, 0);
-      before.setEnd(caret.startContainer, caret.startOffset);
-      const signs = before.cloneContents();
-      signs.querySelectorAll?.(".sign").forEach((sign) => sign.remove());
-      at = signs.textContent.length;
+      before.setEnd(node, offset);
+      const words = before.cloneContents();
+      words.querySelectorAll(".sign").forEach((sign) => sign.remove());
+      at = words.textContent.length;
     }
     piece = Math.max(piece, above(pieceText, pieceText[piece] + at, PIECES) - 1);
     chooseToken(pieceToken[piece]);

@@ -70,6 +70,16 @@ pub(super) fn variables(scheme: &Scheme) -> String {
     fills.chain(inks).collect()
 }
 
+/// The same variables for areas without text: the stronger fill and the ink take turns.
+pub(super) fn strong_variables(scheme: &Scheme) -> String {
+    let rows = [&scheme.fill[1], &scheme.ink].into_iter().enumerate();
+    let fills = rows.flat_map(|(l, row)| {
+        let row = row.iter().enumerate();
+        row.map(move |(h, colour)| format!("--c{l}{h}:{colour};"))
+    });
+    fills.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

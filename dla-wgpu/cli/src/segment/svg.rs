@@ -31,7 +31,7 @@ text{font:13px system-ui,sans-serif;fill:var(--faint)}
 .t{font:600 26px ui-serif,Georgia,serif;fill:var(--fg)}
 .l{font-weight:600;fill:var(--fg)}
 .e{text-anchor:end}.m{text-anchor:middle}
-.b{fill:var(--faint)}.k{fill:var(--fg)}
+.b{fill:var(--faint);opacity:.6}.k{fill:var(--fg)}
 .a{stroke:var(--line);fill:none}
 ";
 
@@ -81,8 +81,8 @@ fn style() -> String {
     });
     format!(
         ":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n{STYLE}{}",
-        palette::variables(&LIGHT),
-        palette::variables(&DARK),
+        palette::strong_variables(&LIGHT),
+        palette::strong_variables(&DARK),
         classes.collect::<String>()
     )
 }
@@ -119,7 +119,8 @@ fn strip(story: &Story, y: f64) -> String {
     );
     for (state, (l, h)) in story.states.iter().zip(palette::colours(&story.states)) {
         let (from, to) = (x(state.start as f64), x(state.tokens().end as f64));
-        let wide = to - from;
+        // A thin gap tells neighbours apart where there is room for it.
+        let wide = to - from - if to - from > 3.0 { 0.7 } else { 0.0 };
         let _ = write!(
             out,
             "<rect class=\"c{l}{h}\" x=\"{from:.2}\" y=\"{top}\" width=\"{wide:.2}\" height=\"{STRIP}\"/>"
@@ -130,13 +131,15 @@ fn strip(story: &Story, y: f64) -> String {
         (place / MARK) as u32
     });
     let marks: BTreeSet<u32> = places.collect();
+    // Where nearly every column has one, they need not shout.
+    let strength = 1.0 - 0.65 * marks.len() as f64 * MARK / WIDTH;
     let marks = marks.into_iter().map(|mark| {
         let middle = LEFT + (f64::from(mark) + 0.5) * MARK;
         format!("M{middle} {below}l2.5 5h-5z")
     });
     let _ = writeln!(
         out,
-        "<path class=\"k\" d=\"{}\"/><text x=\"{}\" y=\"{}\">{} · {:.1}%</text></g>",
+        "<path class=\"k\" opacity=\"{strength:.2}\" d=\"{}\"/><text x=\"{}\" y=\"{}\">{} · {:.1}%</text></g>",
         marks.collect::<String>(),
         LEFT + WIDTH + 12.0,
         top + STRIP - 3.0,

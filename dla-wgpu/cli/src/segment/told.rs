@@ -49,14 +49,15 @@ fn coloured(story: &Story, reading: &Reading, style: Style) -> String {
     let mut opened = story.opened.iter().peekable();
     let (mut out, mut run, mut number) = (String::from("  "), String::new(), 0);
     let close = |out: &mut String, run: &mut String, number: usize, ends: bool| {
-        out.push_str(
-            &style
-                .state(number, &std::mem::take(run))
-                .replace('\n', "\n  "),
-        );
-        if ends && style == Style::Plain {
-            out.push(']');
-        }
+        let run = std::mem::take(run);
+        let (words, blank) = run.split_at(run.trim_end_matches('\n').len());
+        let bracket = if ends && style == Style::Plain {
+            "]"
+        } else {
+            ""
+        };
+        let words = style.state(number, &words.replace('\n', "\n  "));
+        *out += &format!("{words}{bracket}{}", blank.replace('\n', "\n  "));
     };
     for (at, piece) in reading.text.placed() {
         let end = at + piece.tokens;
