@@ -139,7 +139,7 @@ function textOf(story, states, chosen, from, to) {
     if (!run || run.index !== index || marks.length || run.alone || split) {
       const span = fragment.appendChild(document.createElement("span"));
       span.dataset.piece = piece;
-      run = { span, index, alone: split || marks.includes("here") };
+      run = { span, index, alone: split || marks.length > 0 };
       if (marks.length) span.classList.add(...marks);
       if (index < 0) span.classList.add("later");
       else paint(span, states, first, end, split);
