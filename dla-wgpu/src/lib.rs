@@ -3,12 +3,15 @@
 //! [`Gpu`] holds a device, the host's or one of its own. [`Operator`](op::Operator) is the bare
 //! operator for one shape: it plans every dispatch and buffer beforehand, records into a borrowed
 //! command encoder and never submits. [`op::run_async`] is the whole journey for arrays in memory.
+//! [`nn`] has the layers around it, prepared once as [`Dispatch`]es and recorded many times.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 // In a page wgpu's objects stay on one thread, and so does what shares them.
 #![cfg_attr(target_arch = "wasm32", allow(clippy::arc_with_non_send_sync))]
 
+mod dispatch;
 mod gpu;
+pub mod nn;
 pub mod op;
 mod pipeline;
 pub mod plan;
@@ -18,6 +21,7 @@ mod scope;
 mod spec;
 pub mod work;
 
+pub use dispatch::Dispatch;
 pub use gpu::{Gpu, GpuOptions, Variant};
 pub use readback::Readback;
 pub use spec::{Float, Spec};
