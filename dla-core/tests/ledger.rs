@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Case, generate};
-use dla_core::dla::{recurrent, state};
+use dla_core::dla::{chunk, recurrent, state};
 use dla_core::trace::ledger::{Entry, Event, Ledger, LiveState};
 use dla_core::{Backbone, Cache, Config, Decisions, Dims, Output, Schedule, dla::schedule};
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn spoil(case: &mut Case<f32>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_ledger_is_the_cache(
@@ -124,6 +124,26 @@ proptest! {
         }
         for (b, h) in (0..case.dims.batch).flat_map(|b| (0..case.dims.heads).map(move |h| (b, h))) {
             prop_assert_eq!(replayed(&entries, (b, h)), ledger.states(b, h));
+        }
+    }
+
+    /// The chunkwise form adds its scores up in another order, and no token elsewhere.
+    #[test]
+    fn chunks_leave_the_same_states(case in generate::cases(generate::online()), size in 1..20usize) {
+        let case = case.cast::<f32>();
+        let output = chunk::forward(&case.dims, &case.config, &case.inputs(), None, size);
+        let output = output.expect("a valid case");
+        let mut ledger = Ledger::new(case.dims, case.config.schedule).expect("sizes");
+        take(&mut ledger, &case, &output);
+        for (b, h) in (0..case.dims.batch).flat_map(|b| (0..case.dims.heads).map(move |h| (b, h))) {
+            let states = state::load(&case.dims, case.config.schedule, &output.cache, b, h);
+            let live = ledger.states(b, h);
+            prop_assert_eq!(live.len(), states.len());
+            for (live, state) in live.iter().zip(&states) {
+                prop_assert_eq!(live.n, state.n);
+                let close = (live.info - state.info).abs() <= 1e-5 * (1.0 + state.info.abs());
+                prop_assert!(close, "{} and {}", live.info, state.info);
+            }
         }
     }
 }

@@ -238,6 +238,73 @@ fn the_page_is_self_contained_and_holds_its_text_safely() {
     }
 }
 
+/// What the page's script makes of its data, as JSON: for each head the states and merges.
+const FOLLOWED: &str = "
+const told = data.stories.map((_, i) => {
+  const story = new Story(i);
+  const live = story.cache(TOKENS - 1).map(({ id, start, n, density }) => ({ id, start, n, density }));
+  const half = story.cache(TOKENS >> 1).reduce((sum, { n }) => sum + n, 0);
+  return { live, half, merged: story.merges.map(({ token, n, density }) => ({ token, n: n[0] + n[1], density })) };
+});
+console.log(JSON.stringify({ told, said: said(0, TOKENS) }));
+";
+
+#[test]
+fn the_script_of_the_page_follows_the_same_events() {
+    let (folder, model, text) = folder();
+    let page = picture(&model, &text, &folder.path().join("page.html"));
+    let report = json(&segment(&model, &text, &["--json".as_ref()]));
+    let (_, data) = page.split_once(r#"id="data">"#).expect("the data");
+    let (data, _) = data.split_once("</script>").expect("its end");
+    let story = include_str!("../assets/segment/story.js");
+    let stub = "globalThis.document = { getElementById: () => ({ textContent:";
+    let script = folder.path().join("script.js");
+    let data = serde_json::to_string(data).expect("a string");
+    fs::write(
+        &script,
+        format!("{stub} {data} }}) }};\n{story}\n{FOLLOWED}"),
+    )
+    .expect("written");
+    let Ok(run) = std::process::Command::new("node").arg(&script).output() else {
+        println!("SKIP: the script of dla segment's page, Node is missing");
+        return;
+    };
+    let followed = json(&run);
+    let said = followed["said"].as_str().expect("text");
+    assert_eq!(said.chars().count(), lossy(AWKWARD).chars().count());
+    let told = followed["told"].as_array().expect("a list");
+    let stories = report["segmentations"].as_array().expect("a list");
+    assert_eq!(told.len(), stories.len());
+    for (told, story) in told.iter().zip(stories) {
+        assert_eq!(told["half"], AWKWARD.len() / 2 + 1, "the cache halfway");
+        let live = told["live"].as_array().expect("states");
+        let want = story["live"].as_array().expect("states");
+        assert_eq!(live.len(), want.len());
+        for (got, want) in live.iter().zip(want) {
+            for name in ["id", "start", "n"] {
+                assert_eq!(got[name], want[name], "{name}");
+            }
+            let info = want["info"].as_f64().expect("a number");
+            let density = info / want["n"].as_f64().expect("a number");
+            assert_close(&got["density"], density);
+        }
+        let merged = told["merged"].as_array().expect("merges");
+        assert_eq!(merged.len() as u64, story["merges"]);
+        for (i, got) in merged.iter().enumerate() {
+            assert_eq!(got["token"], story["merged"]["token"][i]);
+            assert_eq!(got["n"], story["merged"]["n"][i]);
+            let want = story["merged"]["density"][i].as_f64().expect("a number");
+            assert_close(&got["density"], want);
+        }
+    }
+}
+
+/// Within what 16 bits of a score leave.
+fn assert_close(got: &Value, want: f64) {
+    let got = got.as_f64().expect("a number");
+    assert!((got - want).abs() <= 1e-4, "{got} is not {want}");
+}
+
 /// Fails unless tags nest, attributes are quoted and every `&` begins a known entity.
 fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
