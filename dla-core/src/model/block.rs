@@ -44,6 +44,14 @@ impl Block {
         }
     }
 
+    /// The thresholds of the mixer's heads; none where the schedule has none.
+    pub(super) fn tau(&self) -> &[f32] {
+        match &self.mixer {
+            Mixer::Mamba2(mixer) => mixer.operator().tau(),
+            Mixer::GatedDelta(mixer) => mixer.operator().tau(),
+        }
+    }
+
     /// The residual stream `x` `[tokens, hidden]` through the block; `state` goes on to after it.
     /// What the operator measured and decided is given back; it follows `replay` where that is given.
     pub(super) fn forward(

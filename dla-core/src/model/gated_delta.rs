@@ -59,6 +59,11 @@ impl GatedDelta {
         }
     }
 
+    /// The operator inside.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
     pub(super) fn forward(
         &self,
