@@ -1,6 +1,7 @@
 //! The CPU model: golden logits, every setting's consistency, sessions, files that are wrong.
 #![cfg(feature = "checkpoint")]
 
+mod call;
 mod files;
 mod golden;
 mod session;

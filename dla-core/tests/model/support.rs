@@ -33,6 +33,8 @@ impl RandomWeights {
 }
 
 impl Weights for RandomWeights {
+    type Tensor = Vec<f32>;
+
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let inputs = shape.last().copied().unwrap_or(1).max(2) as f32;
         let (offset, size) = match name {
