@@ -8,6 +8,7 @@
 // In a page wgpu's objects stay on one thread, and so does what shares them.
 #![cfg_attr(target_arch = "wasm32", allow(clippy::arc_with_non_send_sync))]
 
+mod dispatch;
 mod gpu;
 pub mod op;
 mod pipeline;
@@ -18,6 +19,7 @@ mod scope;
 mod spec;
 pub mod work;
 
+pub use dispatch::Dispatch;
 pub use gpu::{Gpu, GpuOptions, Variant};
 pub use readback::Readback;
 pub use spec::{Float, Spec};

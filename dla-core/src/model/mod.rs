@@ -15,7 +15,7 @@ mod weights;
 
 pub use call::{Call, Reply, Rows};
 pub use config::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
-pub use session::{ModelSession, ModelSnapshot};
+pub use session::{LayerState, ModelSession, ModelSnapshot};
 pub use tensors::{
     BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors,
     MlpTensors, ModelTensors,
