@@ -160,7 +160,8 @@ fn needs_tell_what_is_exact() {
 
 #[test]
 fn nonsense_is_refused() {
-    let options: [(&str, fn(&mut SamplerOptions)); 9] = [
+    type Change = fn(&mut SamplerOptions);
+    let options: [(&str, Change); 9] = [
         ("temperature", |o| o.temperature = -0.1),
         ("temperature", |o| o.temperature = f32::NAN),
         ("temperature", |o| o.temperature = f32::INFINITY),

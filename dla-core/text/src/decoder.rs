@@ -1,5 +1,7 @@
 //! Token ids to text as they come.
 
+#[cfg(feature = "json")]
+use crate::json::Piece;
 use crate::tokenizer::{Kind, Tokenizer};
 use crate::utf8::Utf8;
 
@@ -15,16 +17,8 @@ pub struct Decoder<'a> {
     tokenizer: &'a Tokenizer,
     utf8: Utf8,
     /// The last id that had text of its own: what the next one's leading blank depends on.
+    #[cfg(feature = "json")]
     last: Option<u32>,
-}
-
-/// What an id stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    /// Bytes of UTF-8, perhaps a part of a character.
-    Bytes(Vec<u8>),
-    /// Whole characters.
-    Text(String),
 }
 
 impl<'a> Decoder<'a> {
@@ -32,6 +26,7 @@ impl<'a> Decoder<'a> {
         let mut decoder = Self {
             tokenizer,
             utf8: Utf8::default(),
+            #[cfg(feature = "json")]
             last: None,
         };
         for &id in &before[before.len().saturating_sub(REACH)..] {
@@ -42,27 +37,27 @@ impl<'a> Decoder<'a> {
 
     /// Takes `id` in; gives the text that became certain, which may be none.
     pub fn push(&mut self, id: u32) -> String {
-        match self.piece(id) {
-            None => String::new(),
-            Some(Piece::Bytes(bytes)) => self.utf8.push(&bytes),
-            Some(Piece::Text(text)) => self.utf8.finish() + &text,
+        match &self.tokenizer.0 {
+            Kind::Bytes => match u8::try_from(id) {
+                Ok(byte) => self.utf8.push(&[byte]),
+                Err(_) => String::new(),
+            },
+            #[cfg(feature = "json")]
+            Kind::Json(json) => {
+                let Some(piece) = json.piece(self.last, id) else {
+                    return String::new();
+                };
+                self.last = Some(id);
+                match piece {
+                    Piece::Bytes(bytes) => self.utf8.push(&bytes),
+                    Piece::Text(text) => self.utf8.finish() + &text,
+                }
+            }
         }
     }
 
     /// No more ids will come: gives what was held back.
     pub fn finish(&mut self) -> String {
         self.utf8.finish()
-    }
-
-    fn piece(&mut self, id: u32) -> Option<Piece> {
-        match &self.tokenizer.0 {
-            Kind::Bytes => u8::try_from(id).ok().map(|byte| Piece::Bytes(vec![byte])),
-            #[cfg(feature = "json")]
-            Kind::Json(json) => {
-                let piece = json.piece(self.last, id)?;
-                self.last = Some(id);
-                Some(piece)
-            }
-        }
     }
 }

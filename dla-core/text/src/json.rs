@@ -8,8 +8,6 @@ use dla_core::{Error, Result};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
-use crate::decoder::Piece;
-
 /// What tells of the tokenizer's special tokens.
 const SETTINGS: &str = "tokenizer_config.json";
 /// Ends of text that go without saying.
@@ -24,6 +22,15 @@ pub(crate) struct Json {
     added: HashMap<u32, bool>,
     start: Option<u32>,
     end: Option<u32>,
+}
+
+/// What an id stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Bytes of UTF-8, perhaps a part of a character.
+    Bytes(Vec<u8>),
+    /// Whole characters.
+    Text(String),
 }
 
 /// How tokens spell bytes.
