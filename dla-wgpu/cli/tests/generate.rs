@@ -190,41 +190,20 @@ fn states_are_shown_beside_the_text() {
     }
 }
 
-/// A tokenizer.json of the golden vocabulary's first ids: words, a begin and an end of text.
-fn tokenizer() -> Value {
-    let special = |id: u32, content: &str| {
-        json!({
-            "id": id, "content": content, "special": true, "single_word": false,
-            "lstrip": false, "rstrip": false, "normalized": false,
-        })
-    };
-    let words = (2..83).map(|id| (format!("w{id}"), json!(id)));
-    let special_words = [("<s>".to_owned(), json!(0)), ("</s>".to_owned(), json!(1))];
-    let vocab: serde_json::Map<_, _> = special_words.into_iter().chain(words).collect();
-    json!({
-        "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": false},
-        "added_tokens": [special(0, "<s>"), special(1, "</s>")],
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<s>"},
-    })
-}
-
 #[test]
 fn a_tokenizer_json_is_used() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for file in ["config.json", "model.safetensors"] {
-        fs::copy(
-            golden("model/mamba2_groups").join(file),
-            folder.path().join(file),
-        )
-        .expect("copied");
+    for file in [
+        "model/mamba2_groups/config.json",
+        "model/mamba2_groups/model.safetensors",
+        "text/tokenizer.json",
+    ] {
+        let source = golden(file);
+        let name = source.file_name().expect("a file");
+        fs::copy(&source, folder.path().join(name)).expect("copied");
     }
-    let write = |name: &str, json: Value| {
-        fs::write(folder.path().join(name), json.to_string()).expect("written");
-    };
-    write("tokenizer.json", tokenizer());
-    write("tokenizer_config.json", json!({"bos_token": "<s>"}));
+    let settings = json!({"bos_token": "<s>"}).to_string();
+    fs::write(folder.path().join("tokenizer_config.json"), settings).expect("written");
     let run = |more: &[&str]| generate(folder.path(), &[&["--max-tokens", "9"], more].concat());
     let told = report(&run(&["--prompt", "w7 w9", "--json", "--temperature", "0"]));
     assert_eq!(told["prompt_tokens"], 2);

@@ -76,17 +76,15 @@ pub fn byte_model(folder: &Path, vocabulary: usize) -> PathBuf {
         let mut bytes = tensor.bytes().expect("read").into_owned();
         if ["backbone.embeddings.weight", "lm_head.weight"].contains(&&*name) {
             shape[0] = vocabulary;
-            let values =
-                (0..vocabulary * shape[1]).map(|i| (i * i * 31 % 251) as f32 / 125.0 - 1.0);
+            let values = (0..vocabulary * shape[1])
+                .map(|i| (i * 48_271 % 65_537 % 251) as f32 / 125.0 - 1.0);
             bytes = values.flat_map(f32::to_le_bytes).collect();
         }
         written.tensor(&name, "F32", &shape, bytes);
     }
     std::fs::create_dir(folder).expect("a new folder");
     std::fs::write(folder.join("config.json"), config.to_string()).expect("written");
-    written
-        .write(&folder.join("model.safetensors"))
-        .expect("written");
+    std::fs::write(folder.join("model.safetensors"), written.bytes()).expect("written");
     folder.to_owned()
 }
 
