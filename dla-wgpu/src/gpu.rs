@@ -210,14 +210,22 @@ impl Gpu {
             .await
     }
 
-    /// A buffer of `size` bytes, rounded up to whole words and at least one.
+    /// Bytes of the largest storage buffer.
+    pub(crate) fn max_binding(&self) -> u64 {
+        let limits = self.inner.device.limits();
+        limits
+            .max_storage_buffer_binding_size
+            .min(limits.max_buffer_size)
+    }
+
+    /// A buffer of `size` bytes, rounded up to whole vectors of 16 and at least one: some passes read four values at once.
     pub(crate) async fn buffer(
         &self,
         label: &'static str,
         size: u64,
         usage: wgpu::BufferUsages,
     ) -> Result<wgpu::Buffer> {
-        let size = size.max(4).next_multiple_of(4);
+        let size = size.max(16).next_multiple_of(16);
         scoped(self.device(), "op", label, || {
             self.device().create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),

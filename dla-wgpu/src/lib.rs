@@ -3,6 +3,7 @@
 //! [`Gpu`] holds a device, the host's or one of its own. [`Operator`](op::Operator) is the bare
 //! operator for one shape: it plans every dispatch and buffer beforehand, records into a borrowed
 //! command encoder and never submits. [`op::run_async`] is the whole journey for arrays in memory.
+//! [`nn`] has the layers around it, prepared once as [`Dispatch`]es and recorded many times.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 // In a page wgpu's objects stay on one thread, and so does what shares them.
@@ -10,6 +11,7 @@
 
 mod dispatch;
 mod gpu;
+pub mod nn;
 pub mod op;
 mod pipeline;
 pub mod plan;

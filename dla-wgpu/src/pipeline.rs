@@ -97,7 +97,7 @@ fn module(device: &wgpu::Device, checked: bool, label: &str, source: &str) -> wg
         return device.create_shader_module(descriptor);
     }
     // SAFETY: only this crate's own shaders reach this line. Every index they form is bounded by a size
-    // that `plan` computed and the buffers were checked against, or is clamped where it comes out of a
+    // that `plan` or a layer's `prepare` computed and the buffers were checked against, or is clamped where it comes out of a
     // caller's buffer (counts and places of `scalars`, given merges of `trace`), and their loops end; the
     // tests run each of them with the checks on and with guard words around every buffer.
     unsafe {

@@ -1,7 +1,7 @@
 //! The WGSL passes of Dynamic Linear Attention as text.
 //!
 //! A [`Pass`] is one entry point. Its source is a few files in front of each other: constants (the
-//! host writes its own in place of `common/spec.wgsl`), shared functions, the pass. Bindings are
+//! host writes its own in place of `common/spec.wgsl` or `common/spec_layer.wgsl`), shared functions, the pass. Bindings are
 //! stated once, in the WGSL, and read from there by [`Pass::bindings`].
 //!
 //! ```
@@ -31,8 +31,6 @@ macro_rules! part {
     };
 }
 
-const SPEC: Part = part!("common/spec");
-const PARAMS: Part = part!("common/params");
 const SCORE_FUNCTIONS: Part = part!("common/score");
 const TRACE: Part = part!("common/trace");
 const DECIDE: Part = part!("common/decide");
@@ -57,6 +55,42 @@ const JUDGE: Part = part!("common/judge");
 const MOVE: Part = part!("common/move");
 const COLUMNS_4: Part = part!("common/columns4");
 const COLUMNS_1: Part = part!("common/columns1");
+const LENGTHS: Part = part!("common/lengths");
+const WEIGHTS_F32: Part = part!("common/weights_f32");
+const WEIGHTS_F16: Part = part!("common/weights_f16");
+const WEIGHTS_I8: Part = part!("common/weights_i8");
+const ACTIVATION: Part = part!("common/activation");
+const GROUP_SUM: Part = part!("common/group_sum");
+const FOURS: Part = part!("common/fours");
+const INPUT_PLAIN: Part = part!("common/input_plain");
+const INPUT_GATED: Part = part!("common/input_gated");
+const INPUT_NORMED: Part = part!("common/input_normed");
+const POSITIONS: Part = part!("common/positions");
+const READ_WEIGHTS: Part = part!("common/read_weights");
+const CANDIDATES: Part = part!("common/candidates");
+const CANDIDATES_VALUES: Part = part!("common/candidates_values");
+const CANDIDATES_BEST: Part = part!("common/candidates_best");
+
+/// What the passes of one family begin with.
+#[derive(Clone, Copy, Debug)]
+struct Family {
+    /// The constants under which they parse alone.
+    spec: Part,
+    /// Binding 0 and the functions that all of them need.
+    shared: Part,
+}
+
+/// The passes of the operator.
+const OPERATOR: Family = Family {
+    spec: part!("common/spec"),
+    shared: part!("common/params"),
+};
+
+/// The passes of the layers around it.
+const LAYERS: Family = Family {
+    spec: part!("common/spec_layer"),
+    shared: part!("common/layer"),
+};
 
 /// One compute pass: an entry point `main` and the parts it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +99,7 @@ pub struct Pass {
     pub name: &'static str,
     /// What the device must offer beyond WebGPU's defaults.
     pub needs: Needs,
+    family: Family,
     parts: &'static [Part],
 }
 
@@ -80,18 +115,20 @@ pub enum Needs {
 }
 
 macro_rules! passes {
-    ($($(#[$doc:meta])* $ident:ident = $name:literal $needs:ident [$($part:expr),*];)+) => {
-        $($(#[$doc])* pub const $ident: Pass = Pass {
+    ($([$family:ident] $($(#[$doc:meta])* $ident:ident = $name:literal $needs:ident [$($part:expr),*];)+)+) => {
+        $($($(#[$doc])* pub const $ident: Pass = Pass {
             name: $name,
             needs: Needs::$needs,
-            parts: &[PARAMS, $($part,)* part!($name)],
-        };)+
+            family: $family,
+            parts: &[$family.shared, $($part,)* part!($name)],
+        };)+)+
         /// Every shipped pass.
-        pub const PASSES: &[Pass] = &[$($ident),+];
+        pub const PASSES: &[Pass] = &[$($($ident),+),+];
     };
 }
 
 passes! {
+    [OPERATOR]
     /// Running log decay inside every chunk.
     CHUNK_DECAY = "chunk_decay" Nothing [];
     /// The gated delta rule's mixing inside every chunk.
@@ -146,6 +183,60 @@ passes! {
     STEP_MOVE = "step_move" Nothing [COLUMNS_4, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
     /// The same for any width.
     STEP_MOVE_ANY = "step_move" Nothing [COLUMNS_1, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
+
+    [LAYERS]
+    /// Token ids to vectors, from a table in f32.
+    EMBED_F32 = "nn/embed" Nothing [LENGTHS, WEIGHTS_F32];
+    /// The same from a table in f16.
+    EMBED_F16 = "nn/embed" Nothing [LENGTHS, WEIGHTS_F16];
+    /// The same from a table in 8-bit integers.
+    EMBED_I8 = "nn/embed" Nothing [LENGTHS, WEIGHTS_I8];
+    /// A linear map of few rows.
+    MATVEC_F32 = "nn/matvec" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F32];
+    /// The same by weights in f16.
+    MATVEC_F16 = "nn/matvec" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F16];
+    /// The same by weights in 8-bit integers.
+    MATVEC_I8 = "nn/matvec" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_I8];
+    /// A linear map of few gated rows.
+    MATVEC_GATED_F32 = "nn/matvec" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_F32];
+    /// The same by weights in f16.
+    MATVEC_GATED_F16 = "nn/matvec" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_F16];
+    /// The same by weights in 8-bit integers.
+    MATVEC_GATED_I8 = "nn/matvec" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_I8];
+    /// A linear map of few rows after their norm.
+    MATVEC_NORMED_F32 = "nn/matvec" Nothing [FOURS, INPUT_NORMED, WEIGHTS_F32];
+    /// The same by weights in f16.
+    MATVEC_NORMED_F16 = "nn/matvec" Nothing [FOURS, INPUT_NORMED, WEIGHTS_F16];
+    /// The same by weights in 8-bit integers.
+    MATVEC_NORMED_I8 = "nn/matvec" Nothing [FOURS, INPUT_NORMED, WEIGHTS_I8];
+    /// A linear map of many rows.
+    MATMUL_F32 = "nn/matmul" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F32];
+    /// The same by weights in f16.
+    MATMUL_F16 = "nn/matmul" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F16];
+    /// The same by weights in 8-bit integers.
+    MATMUL_I8 = "nn/matmul" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_I8];
+    /// A linear map of many gated rows.
+    MATMUL_GATED_F32 = "nn/matmul" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_F32];
+    /// The same by weights in f16.
+    MATMUL_GATED_F16 = "nn/matmul" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_F16];
+    /// The same by weights in 8-bit integers.
+    MATMUL_GATED_I8 = "nn/matmul" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_I8];
+    /// The root-mean-square norm of rows.
+    RMS_NORM = "nn/rms_norm" Nothing [GROUP_SUM];
+    /// A causal convolution of each channel by itself, then SiLU.
+    CONV = "nn/conv" Nothing [LENGTHS, ACTIVATION];
+    /// What a Mamba-2 mixer gives the operator.
+    MAMBA2_ARRAYS = "nn/mamba2_arrays" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS];
+    /// What a Gated DeltaNet mixer gives the operator.
+    DELTA_ARRAYS = "nn/delta_arrays" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS, GROUP_SUM];
+    /// A Mamba-2 mixer's skip, gate and norm.
+    MAMBA2_OUTPUT = "nn/mamba2_output" Nothing [ACTIVATION, GROUP_SUM];
+    /// A Gated DeltaNet mixer's norm and gate.
+    DELTA_OUTPUT = "nn/delta_output" Nothing [ACTIVATION, GROUP_SUM];
+    /// The largest numbers of a row's slices.
+    TOP_K = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_VALUES];
+    /// The largest of those.
+    TOP_K_BEST = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_BEST];
 }
 
 /// How a pass uses a binding.
@@ -189,20 +280,25 @@ impl Pass {
     pub fn default_source(&self) -> String {
         match self.needs {
             Needs::Matrix => self.source(&matrix_spec()),
-            Needs::Nothing | Needs::Subgroups => self.source(SPEC.text),
+            Needs::Nothing | Needs::Subgroups => self.source(self.family.spec.text),
         }
     }
 
-    /// The bindings, read from the WGSL in the order of the parts.
+    /// The bindings, read from the WGSL, in the order of their numbers.
     pub fn bindings(&self) -> Vec<Binding> {
         let lines = self.parts.iter().flat_map(|part| part.text.lines());
-        lines.filter_map(binding).collect()
+        let mut bindings: Vec<_> = lines.filter_map(binding).collect();
+        bindings.sort_unstable_by_key(|binding| binding.number);
+        bindings
     }
 }
 
 /// The default constants at sizes and a type that cooperative matrices take.
 fn matrix_spec() -> String {
-    let spec = SPEC.text.replace("alias io = f32;", "alias io = f16;");
+    let spec = OPERATOR
+        .spec
+        .text
+        .replace("alias io = f32;", "alias io = f16;");
     let spec = spec.replace("const VALUE_DIM: u32 = 16u;", "const VALUE_DIM: u32 = 64u;");
     format!("enable f16;\n{spec}")
 }

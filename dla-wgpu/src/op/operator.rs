@@ -186,7 +186,14 @@ impl Operator {
         let groups: Vec<_> = scoped(self.gpu.device(), "op", "buffers", || {
             self.steps
                 .iter()
-                .map(|step| self.bind_step(&step.pipeline, &named))
+                .map(|step| {
+                    let params = wgpu::BufferBinding {
+                        buffer: &self.params,
+                        offset: 0,
+                        size: std::num::NonZero::new(PARAMS_BYTES),
+                    };
+                    dispatch::bind(self.gpu.device(), &step.pipeline, params, &named)
+                })
                 .collect()
         })
         .await?;
@@ -248,50 +255,6 @@ impl Operator {
                 .map(|(name, buffer)| (*name, buffer.as_entire_buffer_binding())),
         );
         Ok(named)
-    }
-
-    fn bind_step(
-        &self,
-        pipeline: &Pipeline,
-        named: &[(&'static str, wgpu::BufferBinding<'_>)],
-    ) -> wgpu::BindGroup {
-        let entries: Vec<_> = pipeline
-            .bindings
-            .iter()
-            .map(|binding| {
-                let resource = if binding.number == 0 {
-                    wgpu::BufferBinding {
-                        buffer: &self.params,
-                        offset: 0,
-                        size: std::num::NonZero::new(PARAMS_BYTES),
-                    }
-                } else {
-                    buffer_of(named, binding.name)
-                };
-                wgpu::BindGroupEntry {
-                    binding: binding.number,
-                    resource: wgpu::BindingResource::Buffer(resource),
-                }
-            })
-            .collect();
-        self.gpu
-            .device()
-            .create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(pipeline.name),
-                layout: &pipeline.layout,
-                entries: &entries,
-            })
-    }
-}
-
-/// The buffer that a pass names; passes and operator are of one house, so a missing name is our own bug.
-fn buffer_of<'a>(
-    named: &[(&'static str, wgpu::BufferBinding<'a>)],
-    name: &str,
-) -> wgpu::BufferBinding<'a> {
-    match named.iter().find(|(known, _)| *known == name) {
-        Some((_, buffer)) => buffer.clone(),
-        None => unreachable!("no buffer named {name}"),
     }
 }
 

@@ -68,10 +68,7 @@ impl Options {
     }
 
     pub(crate) fn limits(&self, gpu: &Gpu) -> Limits {
-        let device = gpu.device().limits();
-        let binding = device
-            .max_storage_buffer_binding_size
-            .min(device.max_buffer_size);
+        let binding = gpu.max_binding();
         let max_binding = self.max_binding.map_or(binding, |bytes| bytes.min(binding));
         Limits {
             max_binding,

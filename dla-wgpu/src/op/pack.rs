@@ -5,6 +5,7 @@ use dla_core::dla::schedule::Occupancy;
 use dla_core::{Cache, Decisions, Dims, Inputs, Schedule, Trace};
 use half::f16;
 
+use super::event;
 use crate::spec::Float;
 
 /// The part of a call that one submission runs.
@@ -113,9 +114,7 @@ pub(crate) fn given_events(
             let at = whole.token_head(piece.batch.0 + b, piece.tokens.0 + t, h);
             let decision = decisions.get(at);
             occupancy.advance(schedule, decision);
-            let merged = decision.merge_at.map_or(0, |index| index as u32 + 1);
-            records[(i * dims.tokens + t) * 2 + 1] =
-                u32::from(decision.opens) | merged << 8 | (occupancy.count as u32) << 16;
+            records[(i * dims.tokens + t) * 2 + 1] = event::word(decision, occupancy.count);
         }
     }
     records
@@ -244,11 +243,11 @@ pub(crate) fn trace_from_device(
                 f32::from_bits(records[(i * dims.tokens + t) * 2]),
                 records[(i * dims.tokens + t) * 2 + 1],
             );
+            let (decision, count) = event::read(event);
             trace.score[at] = score;
             trace.non_finite += u64::from(!score.is_finite());
-            trace.decisions.boundary[at] = (event & 1) as u8;
-            trace.decisions.merge_at[at] = (event >> 8 & 255) as i32 - 1;
-            trace.count[at] = (event >> 16 & 255) as i32;
+            trace.decisions.set(at, decision);
+            trace.count[at] = count as i32;
         }
     }
 }

@@ -1,0 +1,43 @@
+//! The constants that specialise a layer's passes, as text in front of the WGSL.
+
+use std::fmt::Write;
+
+/// A header: `const` lines in the place of `common/spec_layer.wgsl`.
+#[derive(Debug, Default)]
+pub(super) struct Constants(String);
+
+impl Constants {
+    /// Sizes, u32.
+    #[must_use]
+    pub(super) fn sizes(self, sizes: &[(&str, usize)]) -> Self {
+        let lines = sizes.iter();
+        self.lines(lines.map(|(name, size)| format!("const {name}: u32 = {size}u;")))
+    }
+
+    /// Switches, bool.
+    #[must_use]
+    pub(super) fn switches(self, switches: &[(&str, bool)]) -> Self {
+        let lines = switches.iter();
+        self.lines(lines.map(|(name, on)| format!("const {name}: bool = {on};")))
+    }
+
+    /// Finite numbers, f32.
+    #[must_use]
+    pub(super) fn numbers(self, numbers: &[(&str, f32)]) -> Self {
+        let lines = numbers.iter();
+        self.lines(lines.map(|(name, number)| format!("const {name}: f32 = {number:e};")))
+    }
+
+    /// The text.
+    pub(super) fn header(self) -> String {
+        self.0
+    }
+
+    fn lines(mut self, lines: impl Iterator<Item = String>) -> Self {
+        for line in lines {
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.0, "{line}");
+        }
+        self
+    }
+}
