@@ -6,6 +6,8 @@ mod golden;
 mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
+#[path = "gpu/mixers.rs"]
+mod mixers;
 #[path = "gpu/nn.rs"]
 mod nn;
 #[path = "gpu/operator.rs"]
