@@ -44,6 +44,13 @@ impl Decisions {
         }
     }
 
+    /// Adds one decision.
+    pub fn push(&mut self, decision: Decision) {
+        self.boundary.push(0);
+        self.merge_at.push(-1);
+        self.set(self.boundary.len() - 1, decision);
+    }
+
     /// Stores the decision at `at` of the `[batch, tokens, heads]` arrays.
     pub fn set(&mut self, at: usize, decision: Decision) {
         self.boundary[at] = u8::from(decision.opens);
@@ -153,4 +160,26 @@ pub struct Trace {
     pub count: Vec<i32>,
     /// Scores that were not finite: no boundary, nothing added to Ī.
     pub non_finite: u64,
+}
+
+impl Trace {
+    /// The trace of a call before any token: zeros, and −1 in `merge_at`.
+    pub fn new(dims: &Dims) -> Self {
+        let entries = dims.token_heads();
+        Self {
+            score: vec![0.0; entries],
+            decisions: Decisions::new(entries),
+            count: vec![0; entries],
+            non_finite: 0,
+        }
+    }
+
+    /// Adds what was measured and decided at one more token of one more head of a single sequence, and the live
+    /// states after it.
+    pub fn push(&mut self, score: f32, decision: Decision, count: usize) {
+        self.score.push(score);
+        self.non_finite += u64::from(!score.is_finite());
+        self.decisions.push(decision);
+        self.count.push(count as i32);
+    }
 }

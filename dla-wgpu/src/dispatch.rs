@@ -8,15 +8,17 @@ use dla_shaders::{Access, Binding, Pass};
 use crate::Gpu;
 use crate::pipeline::Pipeline;
 use crate::plan::grid;
+use crate::profile::Profile;
 use crate::scope::scoped;
 
 /// One dispatch with everything bound.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    pipeline: Arc<Pipeline>,
-    group: wgpu::BindGroup,
-    offset: u32,
-    grid: (u32, u32),
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) group: wgpu::BindGroup,
+    /// Where its parameters begin in the buffer of binding 0.
+    pub(crate) offset: u32,
+    pub(crate) grid: (u32, u32),
 }
 
 /// What a dispatch is made of.
@@ -47,7 +49,12 @@ impl Dispatch {
             .await?;
         let group = scoped(gpu.device(), pipeline.name, "buffers", || {
             gpu.queue().write_buffer(&params, 0, parts.params);
-            bind(gpu.device(), &pipeline, &params, parts.buffers)
+            let whole = parts.buffers.iter();
+            let whole: Vec<_> = whole
+                .map(|(name, buffer)| (*name, buffer.as_entire_buffer_binding()))
+                .collect();
+            let params = params.as_entire_buffer_binding();
+            bind(gpu.device(), &pipeline, params, &whole)
         })
         .await?;
         Ok(Self {
@@ -71,17 +78,45 @@ impl Dispatch {
     }
 }
 
+/// Records dispatches in order: in one compute pass, or each in a pass of its own where their times are wanted.
+pub(crate) fn record<'a>(
+    dispatches: impl IntoIterator<Item = &'a Dispatch>,
+    encoder: &mut wgpu::CommandEncoder,
+    profile: Option<&mut Profile>,
+) {
+    match profile {
+        Some(profile) => {
+            for dispatch in dispatches {
+                dispatch.record(&mut profile.pass(encoder, dispatch.name()));
+            }
+        }
+        None => {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: Some("dla"),
+                timestamp_writes: None,
+            });
+            for dispatch in dispatches {
+                dispatch.record(&mut pass);
+            }
+        }
+    }
+}
+
 /// Refuses a buffer that is written and bound a second time.
 fn alone(
     name: &'static str,
     bindings: &[Binding],
     buffers: &[(&'static str, &wgpu::Buffer)],
 ) -> Result<()> {
-    let bound = |binding: &Binding| buffer_of(buffers, binding.name);
+    let bound = |binding: &Binding| buffers.iter().find(|(known, _)| *known == binding.name);
+    let same = |a: &Binding, b: &Binding| match (bound(a), bound(b)) {
+        (Some((_, a)), Some((_, b))) => a == b,
+        _ => false,
+    };
     let written = bindings.iter().filter(|b| b.access == Access::ReadWrite);
     for binding in written {
-        let others = bindings[1..].iter().filter(|b| b.number != binding.number);
-        if let Some(other) = others.into_iter().find(|b| bound(b) == bound(binding)) {
+        let mut others = bindings[1..].iter().filter(|b| b.number != binding.number);
+        if let Some(other) = others.find(|other| same(other, binding)) {
             let expected = format!("another buffer than {}'s", other.name);
             return Err(Error::input(name, binding.name, expected, "the same"));
         }
@@ -89,18 +124,19 @@ fn alone(
     Ok(())
 }
 
-fn bind(
+/// The bind group of a pass: its parameters, and all its other buffers by name.
+pub(crate) fn bind(
     device: &wgpu::Device,
     pipeline: &Pipeline,
-    params: &wgpu::Buffer,
-    buffers: &[(&'static str, &wgpu::Buffer)],
+    params: wgpu::BufferBinding<'_>,
+    buffers: &[(&'static str, wgpu::BufferBinding<'_>)],
 ) -> wgpu::BindGroup {
     let entry = |binding: &Binding| wgpu::BindGroupEntry {
         binding: binding.number,
-        resource: match binding.number {
-            0 => params.as_entire_binding(),
-            _ => buffer_of(buffers, binding.name).as_entire_binding(),
-        },
+        resource: wgpu::BindingResource::Buffer(match binding.number {
+            0 => params.clone(),
+            _ => buffer_of(buffers, binding.name),
+        }),
     };
     let entries: Vec<_> = pipeline.bindings.iter().map(entry).collect();
     device.create_bind_group(&wgpu::BindGroupDescriptor {
@@ -110,13 +146,13 @@ fn bind(
     })
 }
 
-/// The buffer that a pass names; passes and layers are of one house, so a missing name is our own bug.
-pub(crate) fn buffer_of<'a>(
-    buffers: &[(&'static str, &'a wgpu::Buffer)],
+/// The buffer that a pass names; passes and their hosts are of one house, so a missing name is our own bug.
+fn buffer_of<'a>(
+    buffers: &[(&'static str, wgpu::BufferBinding<'a>)],
     name: &str,
-) -> &'a wgpu::Buffer {
+) -> wgpu::BufferBinding<'a> {
     match buffers.iter().find(|(known, _)| *known == name) {
-        Some((_, buffer)) => buffer,
+        Some((_, buffer)) => buffer.clone(),
         None => unreachable!("no buffer named {name}"),
     }
 }

@@ -25,7 +25,7 @@ pub use upcycle::Upcycle;
 use self::shards::Shards;
 use self::survey::Survey;
 use crate::error::{Error, Result};
-use crate::model::{Model, ModelConfig};
+use crate::model::{Model, ModelConfig, ModelTensors, Weights};
 use crate::tensors::TensorFile;
 
 /// A checkpoint whose settings are read and whose tensors are not, yet.
@@ -95,8 +95,19 @@ impl Checkpoint {
     pub fn faults(&self) -> Vec<Error> {
         let mut survey = Survey::new(&self.shards);
         // An error only says that the survey has seen enough.
-        let complete = Model::build(&self.config, &mut survey).is_ok();
+        let complete = ModelTensors::load(&self.config, &mut survey).is_ok();
         survey.finish(complete, self.config.tied)
+    }
+
+    /// Its tensors, each read from the file when it is asked for.
+    ///
+    /// # Errors
+    /// The first of [`Checkpoint::faults`].
+    pub fn weights(&self) -> Result<impl Weights<Tensor = Vec<f32>> + use<'_>> {
+        match self.faults().into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(&self.shards),
+        }
     }
 
     /// Reads the weights.
@@ -104,10 +115,7 @@ impl Checkpoint {
     /// # Errors
     /// The first of [`Checkpoint::faults`], and files that cannot be read.
     pub fn model(&self) -> Result<Model> {
-        match self.faults().into_iter().next() {
-            Some(fault) => Err(fault),
-            None => Model::build(&self.config, &mut &self.shards),
-        }
+        Model::build(&self.config, &mut self.weights()?)
     }
 }
 

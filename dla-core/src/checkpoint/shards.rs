@@ -97,6 +97,8 @@ impl Shards {
 }
 
 impl Weights for &Shards {
+    type Tensor = Vec<f32>;
+
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.get(name);
         let tensor = tensor.ok_or_else(|| missing(name, shape))?;

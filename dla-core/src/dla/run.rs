@@ -3,7 +3,7 @@
 use super::state::{self, State};
 use crate::cache::Cache;
 use crate::config::Schedule;
-use crate::decisions::{Decision, Decisions, Trace};
+use crate::decisions::{Decision, Trace};
 use crate::dims::Dims;
 use crate::inputs::Output;
 use crate::real::Real;
@@ -56,17 +56,4 @@ pub fn gather<R: Real>(dims: &Dims, schedule: Schedule, runs: Vec<Run<R>>) -> Ou
         state::store(dims, schedule, &run.states, &mut output.cache, b, h);
     }
     output
-}
-
-impl Trace {
-    /// The trace of a call before any token: zeros, and −1 in `merge_at`.
-    pub fn new(dims: &Dims) -> Self {
-        let entries = dims.token_heads();
-        Self {
-            score: vec![0.0; entries],
-            decisions: Decisions::new(entries),
-            count: vec![0; entries],
-            non_finite: 0,
-        }
-    }
 }

@@ -3,8 +3,10 @@
 use super::config::{MixerConfig, ModelConfig};
 use super::gated_delta::GatedDelta;
 use super::mamba2::Mamba2;
+use super::operator::Operator;
 use super::session::LayerState;
-use super::weights::{Scope, linear};
+use super::tensors::{BlockTensors, MixerTensors, MlpTensors};
+use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
 use crate::nn::activation::silu;
 use crate::nn::{Linear, RmsNorm};
@@ -14,7 +16,7 @@ use crate::nn::{Linear, RmsNorm};
 pub(super) struct Block {
     norm: RmsNorm,
     mixer: Mixer,
-    mlp: Option<(RmsNorm, Mlp)>,
+    mlp: Option<Mlp>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,53 +26,52 @@ enum Mixer {
 }
 
 impl Block {
-    /// The block whose tensors are in `weights`.
-    pub(super) fn load(config: &ModelConfig, weights: &mut Scope<'_>) -> Result<Self> {
-        match &config.mixer {
-            MixerConfig::Mamba2(mixer) => Ok(Self {
-                norm: norm(config, weights, "norm.weight")?,
-                mixer: Mixer::Mamba2(
-                    Mamba2::load(config, mixer, &mut weights.within("mixer"))?.into(),
-                ),
-                mlp: None,
-            }),
-            MixerConfig::GatedDelta(mixer) => Ok(Self {
-                norm: norm(config, weights, "attn_norm.weight")?,
-                mixer: Mixer::GatedDelta(
-                    GatedDelta::load(config, mixer, &mut weights.within("attn"))?.into(),
-                ),
-                mlp: Some((
-                    norm(config, weights, "mlp_norm.weight")?,
-                    Mlp::load(
-                        config.hidden,
-                        mixer.intermediate,
-                        &mut weights.within("mlp"),
-                    )?,
-                )),
-            }),
+    /// The block of these tensors.
+    pub(super) fn new(config: &ModelConfig, tensors: BlockTensors<Vec<f32>>) -> Self {
+        let operator = Operator::new(config, tensors.dla);
+        Self {
+            norm: RmsNorm::new(tensors.norm, config.norm_epsilon),
+            mixer: match (&config.mixer, tensors.mixer) {
+                (MixerConfig::Mamba2(mixer), MixerTensors::Mamba2(tensors)) => {
+                    Mixer::Mamba2(Mamba2::new(config, mixer, tensors, operator).into())
+                }
+                (MixerConfig::GatedDelta(mixer), MixerTensors::GatedDelta(tensors)) => {
+                    Mixer::GatedDelta(GatedDelta::new(config, mixer, tensors, operator).into())
+                }
+                _ => unreachable!("tensors follow the settings"),
+            },
+            mlp: tensors.mlp.map(|tensors| Mlp::new(config, tensors)),
+        }
+    }
+
+    /// The thresholds of the mixer's heads; none where the schedule has none.
+    pub(super) fn tau(&self) -> &[f32] {
+        match &self.mixer {
+            Mixer::Mamba2(mixer) => mixer.operator().tau(),
+            Mixer::GatedDelta(mixer) => mixer.operator().tau(),
         }
     }
 
     /// The residual stream `x` `[tokens, hidden]` through the block; `state` goes on to after it.
-    pub(super) fn forward(&self, x: &mut [f32], state: &mut LayerState) -> Result<()> {
+    /// What the operator measured and decided is given back; it follows `replay` where that is given.
+    pub(super) fn forward(
+        &self,
+        x: &mut [f32],
+        state: &mut LayerState,
+        replay: Option<&Decisions>,
+    ) -> Result<Trace> {
         let normed = self.norm.forward(x);
-        let mixed = match &self.mixer {
-            Mixer::Mamba2(mixer) => mixer.forward(&normed, state)?,
-            Mixer::GatedDelta(mixer) => mixer.forward(&normed, state)?,
+        let (mixed, trace) = match &self.mixer {
+            Mixer::Mamba2(mixer) => mixer.forward(&normed, state, replay)?,
+            Mixer::GatedDelta(mixer) => mixer.forward(&normed, state, replay)?,
         };
         add(x, &mixed);
-        if let Some((norm, mlp)) = &self.mlp {
-            let change = mlp.forward(&norm.forward(x));
+        if let Some(mlp) = &self.mlp {
+            let change = mlp.forward(x);
             add(x, &change);
         }
-        Ok(())
+        Ok(trace)
     }
-}
-
-/// The norm of the residual stream.
-pub(super) fn norm(config: &ModelConfig, weights: &mut Scope<'_>, name: &str) -> Result<RmsNorm> {
-    let weight = weights.tensor(name, &[config.hidden])?;
-    Ok(RmsNorm::new(weight, config.norm_epsilon))
 }
 
 fn add(x: &mut [f32], change: &[f32]) {
@@ -79,26 +80,31 @@ fn add(x: &mut [f32], change: &[f32]) {
         .for_each(|(x, change)| *x += change);
 }
 
-/// `down(SiLU(gate x) · up x)`.
+/// `down(SiLU(gate x) · up x)`, x after a norm.
 #[derive(Clone, Debug)]
 struct Mlp {
+    norm: RmsNorm,
     gate: Linear,
     up: Linear,
     down: Linear,
 }
 
 impl Mlp {
-    fn load(hidden: usize, inner: usize, weights: &mut Scope<'_>) -> Result<Self> {
-        Ok(Self {
-            gate: linear(weights, "gate_proj.weight", [inner, hidden])?,
-            up: linear(weights, "up_proj.weight", [inner, hidden])?,
-            down: linear(weights, "down_proj.weight", [hidden, inner])?,
-        })
+    fn new(config: &ModelConfig, tensors: MlpTensors<Vec<f32>>) -> Self {
+        let hidden = config.hidden;
+        let inner = tensors.gate.len() / hidden;
+        Self {
+            norm: RmsNorm::new(tensors.norm, config.norm_epsilon),
+            gate: Linear::new(hidden, tensors.gate, None),
+            up: Linear::new(hidden, tensors.up, None),
+            down: Linear::new(inner, tensors.down, None),
+        }
     }
 
     fn forward(&self, x: &[f32]) -> Vec<f32> {
-        let mut y = self.gate.forward(x);
-        let up = self.up.forward(x);
+        let x = self.norm.forward(x);
+        let mut y = self.gate.forward(&x);
+        let up = self.up.forward(&x);
         y.iter_mut().zip(&up).for_each(|(y, up)| *y = silu(*y) * up);
         self.down.forward(&y)
     }

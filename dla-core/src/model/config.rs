@@ -182,6 +182,11 @@ impl Mamba2Config {
 }
 
 impl GatedDeltaConfig {
+    /// What β stays below: 1, or 2 where eigenvalues may be negative.
+    pub fn most_strength(&self) -> f32 {
+        if self.negative_eigenvalues { 2.0 } else { 1.0 }
+    }
+
     /// Values of all keys, G·Dk.
     pub fn keys(&self) -> usize {
         self.key_heads * self.key_dim

@@ -3,7 +3,8 @@
 use super::config::{GatedDeltaConfig, ModelConfig};
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
-use super::weights::{Scope, linear};
+use super::tensors::{ConvolvedTensors, GatedDeltaTensors};
+use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
 use crate::nn::activation::{sigmoid, silu, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm, norm};
@@ -33,46 +34,51 @@ pub(super) struct GatedDelta {
 }
 
 impl GatedDelta {
-    /// The mixer whose tensors are in `weights`.
-    pub(super) fn load(
+    /// The mixer of these tensors.
+    pub(super) fn new(
         model: &ModelConfig,
         config: &GatedDeltaConfig,
-        weights: &mut Scope<'_>,
-    ) -> Result<Self> {
-        let (hidden, heads) = (model.hidden, config.value_heads);
-        let (keys, values) = (config.keys(), config.values());
-        let projection = |weights: &mut Scope<'_>, letter, rows| {
-            ConvolvedProjection::load([hidden, rows, config.conv_width], letter, weights)
-        };
-        let gate = weights.tensor_if(config.gate, "g_proj.weight", &[values, hidden])?;
-        let a_log = weights.tensor("A_log", &[heads])?;
-        let norm = weights.tensor("o_norm.weight", &[config.value_dim])?;
-        Ok(Self {
+        tensors: GatedDeltaTensors<Vec<f32>>,
+        operator: Operator,
+    ) -> Self {
+        let (hidden, keys, values) = (model.hidden, config.keys(), config.values());
+        let projection = |weight| Linear::new(hidden, weight, None);
+        Self {
             config: config.clone(),
-            q: projection(weights, "q", keys)?,
-            k: projection(weights, "k", keys)?,
-            v: projection(weights, "v", values)?,
-            a_proj: linear(weights, "a_proj.weight", [heads, hidden])?,
-            b_proj: linear(weights, "b_proj.weight", [heads, hidden])?,
-            a: a_log.iter().map(|a| -a.exp()).collect(),
-            dt_bias: weights.tensor("dt_bias", &[heads])?,
-            g_proj: gate.map(|weight| Linear::new(hidden, weight, None)),
-            o_norm: RmsNorm::new(norm, model.norm_epsilon),
-            o_proj: linear(weights, "o_proj.weight", [hidden, values])?,
-            operator: Operator::load(model, weights)?,
-        })
+            q: ConvolvedProjection::new(hidden, keys, tensors.q),
+            k: ConvolvedProjection::new(hidden, keys, tensors.k),
+            v: ConvolvedProjection::new(hidden, values, tensors.v),
+            a_proj: projection(tensors.a_proj),
+            b_proj: projection(tensors.b_proj),
+            a: tensors.a_log.iter().map(|a| -a.exp()).collect(),
+            dt_bias: tensors.dt_bias,
+            g_proj: tensors.g_proj.map(projection),
+            o_norm: RmsNorm::new(tensors.o_norm, model.norm_epsilon),
+            o_proj: Linear::new(values, tensors.o_proj, None),
+            operator,
+        }
+    }
+
+    /// The operator inside.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operator
     }
 
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
-    pub(super) fn forward(&self, x: &[f32], state: &mut LayerState) -> Result<Vec<f32>> {
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        state: &mut LayerState,
+        replay: Option<&Decisions>,
+    ) -> Result<(Vec<f32>, Trace)> {
         let arrays = self.arrays(x, &mut state.conv);
-        let output = self.operator.forward(x, &arrays, &state.cache)?;
+        let output = self.operator.forward(x, &arrays, &state.cache, replay)?;
         state.cache = output.cache.into();
         let y = match &self.g_proj {
             Some(gate) => self.o_norm.norm_first(&output.o, &gate.forward(x)),
             None => self.o_norm.forward(&output.o),
         };
-        Ok(self.o_proj.forward(&y))
+        Ok((self.o_proj.forward(&y), output.trace))
     }
 
     /// What the operator takes.
@@ -104,11 +110,7 @@ impl GatedDelta {
 
     /// β `[tokens, value_heads]`.
     fn write_strength(&self, x: &[f32]) -> Vec<f32> {
-        let most = if self.config.negative_eigenvalues {
-            2.0
-        } else {
-            1.0
-        };
+        let most = self.config.most_strength();
         let mut beta = self.b_proj.forward(x);
         beta.iter_mut().for_each(|b| *b = most * sigmoid(*b));
         beta
@@ -123,17 +125,11 @@ struct ConvolvedProjection {
 }
 
 impl ConvolvedProjection {
-    /// `{letter}_proj` and `{letter}_conv1d`.
-    fn load(
-        [hidden, rows, width]: [usize; 3],
-        letter: &str,
-        weights: &mut Scope<'_>,
-    ) -> Result<Self> {
-        let conv = weights.tensor(&format!("{letter}_conv1d.weight"), &[rows, 1, width])?;
-        Ok(Self {
-            projection: linear(weights, &format!("{letter}_proj.weight"), [rows, hidden])?,
-            conv: CausalConv::new(rows, conv, None),
-        })
+    fn new(hidden: usize, rows: usize, tensors: ConvolvedTensors<Vec<f32>>) -> Self {
+        Self {
+            projection: Linear::new(hidden, tensors.projection, None),
+            conv: CausalConv::new(rows, tensors.conv, None),
+        }
     }
 
     fn forward(&self, x: &[f32], state: &mut Vec<f32>) -> Vec<f32> {

@@ -3,7 +3,8 @@
 use super::config::{Mamba2Config, ModelConfig};
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
-use super::weights::Scope;
+use super::tensors::Mamba2Tensors;
+use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
 use crate::nn::activation::{silu, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm};
@@ -34,50 +35,51 @@ struct Split {
 }
 
 impl Mamba2 {
-    /// The mixer whose tensors are in `weights`.
-    pub(super) fn load(
+    /// The mixer of these tensors.
+    pub(super) fn new(
         model: &ModelConfig,
         config: &Mamba2Config,
-        weights: &mut Scope<'_>,
-    ) -> Result<Self> {
-        let (hidden, inner, heads) = (model.hidden, config.inner(), config.heads);
-        let (channels, width) = (config.conv_channels(), config.conv_width);
-        let rows = inner + channels + heads;
-        let in_weight = weights.tensor("in_proj.weight", &[rows, hidden])?;
-        let in_bias = weights.tensor_if(config.bias, "in_proj.bias", &[rows])?;
-        let conv_weight = weights.tensor("conv1d.weight", &[channels, 1, width])?;
-        let conv_bias = weights.tensor_if(config.conv_bias, "conv1d.bias", &[channels])?;
-        let a_log = weights.tensor("A_log", &[heads])?;
-        let dt_bias = weights.tensor("dt_bias", &[heads])?;
-        let d = weights.tensor("D", &[heads])?;
-        let norm = RmsNorm::new(weights.tensor("norm.weight", &[inner])?, model.norm_epsilon);
-        let out_weight = weights.tensor("out_proj.weight", &[hidden, inner])?;
-        let out_bias = weights.tensor_if(config.bias, "out_proj.bias", &[hidden])?;
-        Ok(Self {
+        tensors: Mamba2Tensors<Vec<f32>>,
+        operator: Operator,
+    ) -> Self {
+        let norm = RmsNorm::new(tensors.norm, model.norm_epsilon);
+        let (hidden, inner) = (model.hidden, config.inner());
+        Self {
             config: config.clone(),
-            in_proj: Linear::new(hidden, in_weight, in_bias),
-            conv: CausalConv::new(channels, conv_weight, conv_bias),
-            a: a_log.iter().map(|a| -a.exp()).collect(),
-            dt_bias,
-            d,
+            in_proj: Linear::new(hidden, tensors.in_proj, tensors.in_bias),
+            conv: CausalConv::new(config.conv_channels(), tensors.conv, tensors.conv_bias),
+            a: tensors.a_log.iter().map(|a| -a.exp()).collect(),
+            dt_bias: tensors.dt_bias,
+            d: tensors.d,
             norm: norm.grouped(config.groups),
-            out_proj: Linear::new(inner, out_weight, out_bias),
-            operator: Operator::load(model, weights)?,
-        })
+            out_proj: Linear::new(inner, tensors.out_proj, tensors.out_bias),
+            operator,
+        }
+    }
+
+    /// The operator inside.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operator
     }
 
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
-    pub(super) fn forward(&self, x: &[f32], state: &mut LayerState) -> Result<Vec<f32>> {
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        state: &mut LayerState,
+        replay: Option<&Decisions>,
+    ) -> Result<(Vec<f32>, Trace)> {
         let mut split = self.split(&self.in_proj.forward(x));
         let mut xbc = self.conv.forward(&split.xbc, &mut state.conv[0]);
         xbc.iter_mut().for_each(|x| *x = silu(*x));
         self.step_sizes(&mut split.dt);
         let (values, arrays) = self.arrays(&xbc, &split.dt);
-        let output = self.operator.forward(x, &arrays, &state.cache)?;
+        let output = self.operator.forward(x, &arrays, &state.cache, replay)?;
         state.cache = output.cache.into();
         let mut y = output.o;
         self.add_skip(&mut y, &values);
-        Ok(self.out_proj.forward(&self.norm.gate_first(&y, &split.z)))
+        let y = self.norm.gate_first(&y, &split.z);
+        Ok((self.out_proj.forward(&y), output.trace))
     }
 
     /// The projection's rows: z, then x, B, C, then Δ.

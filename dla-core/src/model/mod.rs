@@ -4,19 +4,25 @@
 //! chunkwise form, a step takes one through the recurrence; both end in the same state.
 
 mod block;
+mod call;
 mod config;
 mod gated_delta;
 mod mamba2;
 mod operator;
 mod session;
+mod tensors;
 mod weights;
 
+pub use call::{Call, Reply, Rows};
 pub use config::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
-pub use session::{ModelSession, ModelSnapshot};
-pub use weights::Weights;
+pub use session::{LayerState, ModelSession, ModelSnapshot};
+pub use tensors::{
+    BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors,
+    MlpTensors, ModelTensors,
+};
+pub use weights::{Names, TensorName, Weights};
 
 use self::block::Block;
-use self::weights::Scope;
 use crate::error::Result;
 use crate::nn::{Embedding, Linear, RmsNorm, linear};
 
@@ -54,23 +60,20 @@ impl Model {
     ///
     /// # Errors
     /// Those of the source.
-    pub fn build(config: &ModelConfig, weights: &mut dyn Weights) -> Result<Self> {
-        let names = Names::of(config.family);
-        let table = [config.vocabulary, config.hidden];
-        let mut body = Scope::new(weights, names.body);
-        let embeddings = body.tensor(names.embeddings, &table)?;
-        let mut layers = body.within("layers");
-        let blocks = (0..config.layers)
-            .map(|i| Block::load(config, &mut layers.within(&i.to_string())))
-            .collect::<Result<_>>()?;
-        let norm = block::norm(config, &mut body, names.norm)?;
-        let head = Scope::new(weights, "").tensor_if(!config.tied, "lm_head.weight", &table)?;
+    pub fn build(
+        config: &ModelConfig,
+        weights: &mut impl Weights<Tensor = Vec<f32>>,
+    ) -> Result<Self> {
+        let tensors = ModelTensors::load(config, weights)?;
+        let blocks = tensors.blocks.into_iter();
         Ok(Self {
             config: config.clone(),
-            embeddings: Embedding::new(config.hidden, embeddings),
-            blocks,
-            norm,
-            head: head.map(|weight| Linear::new(config.hidden, weight, None)),
+            embeddings: Embedding::new(config.hidden, tensors.embeddings),
+            blocks: blocks.map(|tensors| Block::new(config, tensors)).collect(),
+            norm: RmsNorm::new(tensors.norm, config.norm_epsilon),
+            head: tensors
+                .head
+                .map(|weight| Linear::new(config.hidden, weight, None)),
         })
     }
 
@@ -79,58 +82,62 @@ impl Model {
         &self.config
     }
 
+    /// τ of each head of layer `layer` `[heads]`; empty where the schedule has none, and beyond the layers.
+    pub fn tau(&self, layer: usize) -> &[f32] {
+        self.blocks.get(layer).map_or(&[], Block::tau)
+    }
+
     /// A sequence before its first token.
     pub fn session(&self) -> ModelSession {
         ModelSession::new(&self.config)
     }
 
+    /// Takes in `ids`; gives the logits asked for and what every layer decided.
+    ///
+    /// # Errors
+    /// For an id beyond the vocabulary, a session of another model, decisions that no run could have
+    /// made, and what the operator refuses; the session is as before then.
+    pub fn run(&self, session: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+        session.check(&self.config)?;
+        call.check(&self.config)?;
+        let mut x = self.embeddings.forward(ids)?;
+        let mut layers = session.layers().to_vec();
+        let mut traces = Vec::with_capacity(layers.len());
+        for (index, (block, state)) in self.blocks.iter().zip(&mut layers).enumerate() {
+            traces.push(block.forward(&mut x, state, call.replay_of(index))?);
+        }
+        session.advance(ids.len(), layers);
+        let wanted = call.logits.of(ids.len()) * self.config.hidden;
+        let logits = self.logits(&x[x.len() - wanted..]);
+        Ok(Reply { logits, traces })
+    }
+
     /// Takes in `ids`; gives the logits after each, `[ids, vocabulary]`.
     ///
     /// # Errors
-    /// For an id beyond the vocabulary, a session of another model, and what the operator refuses;
-    /// the session is as before then.
+    /// Those of [`Model::run`].
     pub fn prefill(&self, session: &mut ModelSession, ids: &[u32]) -> Result<Vec<f32>> {
-        session.check(&self.config)?;
-        let mut x = self.embeddings.forward(ids)?;
-        let mut layers = session.layers().to_vec();
-        for (block, state) in self.blocks.iter().zip(&mut layers) {
-            block.forward(&mut x, state)?;
-        }
-        session.advance(ids.len(), layers);
-        let x = self.norm.forward(&x);
-        Ok(match &self.head {
-            Some(head) => head.forward(&x),
-            None => linear::tied(&x, &self.embeddings),
-        })
+        let call = Call {
+            logits: Rows::All,
+            replay: None,
+        };
+        Ok(self.run(session, ids, &call)?.logits)
     }
 
     /// Takes in one token; gives the logits after it, `[vocabulary]`.
     ///
     /// # Errors
-    /// Those of [`Model::prefill`].
+    /// Those of [`Model::run`].
     pub fn step(&self, session: &mut ModelSession, id: u32) -> Result<Vec<f32>> {
         self.prefill(session, &[id])
     }
-}
 
-/// What the families call the tensors outside the blocks.
-struct Names {
-    body: &'static str,
-    embeddings: &'static str,
-    norm: &'static str,
-}
-
-impl Names {
-    fn of(family: Family) -> Self {
-        let (body, embeddings, norm) = match family {
-            Family::Mamba2 => ("backbone.", "embeddings.weight", "norm_f.weight"),
-            Family::StateSpaces => ("backbone.", "embedding.weight", "norm_f.weight"),
-            Family::GatedDeltaNet => ("model.", "embeddings.weight", "norm.weight"),
-        };
-        Self {
-            body,
-            embeddings,
-            norm,
+    /// The residual stream's `x` `[rows, hidden]` to `[rows, vocabulary]`.
+    fn logits(&self, x: &[f32]) -> Vec<f32> {
+        let x = self.norm.forward(x);
+        match &self.head {
+            Some(head) => head.forward(&x),
+            None => linear::tied(&x, &self.embeddings),
         }
     }
 }

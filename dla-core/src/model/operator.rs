@@ -1,9 +1,10 @@
 //! The DLA operator inside a mixer: thresholds, read weights, states.
 
 use super::config::ModelConfig;
-use super::weights::Scope;
+use super::tensors::DlaTensors;
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
+use crate::decisions::Decisions;
 use crate::dims::Dims;
 use crate::dla::{chunk, recurrent};
 use crate::error::Result;
@@ -34,24 +35,31 @@ pub(super) struct Arrays {
 }
 
 impl Operator {
-    /// The operator of the mixer that `weights` is in; a plain checkpoint has no tensors for it.
-    pub(super) fn load(config: &ModelConfig, weights: &mut Scope<'_>) -> Result<Self> {
+    /// The operator of a mixer; a plain checkpoint has no tensors for it.
+    pub(super) fn new(config: &ModelConfig, tensors: Option<DlaTensors<Vec<f32>>>) -> Self {
         let (dims, operator) = (config.dims(), config.operator());
         let (mut tau, mut read) = (Vec::new(), None);
-        if config.dla.is_some() {
-            let mut weights = weights.within("dla");
-            let given = weights.tensor("tau", &[dims.heads])?;
+        if let Some(tensors) = tensors {
             if operator.schedule == Schedule::Dynamic {
-                tau = given;
+                tau = tensors.tau;
             }
-            read = Some(ReadWeights::load(config.hidden, &dims, &mut weights)?);
+            read = Some(ReadWeights {
+                projection: Linear::new(config.hidden, tensors.lambda_proj, None),
+                scale: tensors.lambda_scale,
+                bias: tensors.lambda_bias,
+            });
         }
-        Ok(Self {
+        Self {
             dims,
             config: operator,
             tau,
             read,
-        })
+        }
+    }
+
+    /// The thresholds `[heads]`; none where the schedule has none.
+    pub(super) fn tau(&self) -> &[f32] {
+        &self.tau
     }
 
     /// Runs the operator on the tokens of `arrays`; `x` `[tokens, hidden]` is the mixer's input.
@@ -60,6 +68,7 @@ impl Operator {
         x: &[f32],
         arrays: &Arrays,
         cache: &Cache<f32>,
+        replay: Option<&Decisions>,
     ) -> Result<Output<f32>> {
         let tokens = arrays.g.len() / self.dims.heads;
         let dims = Dims {
@@ -79,7 +88,7 @@ impl Operator {
             lambda: &lambda,
             tau: &self.tau,
             lengths: None,
-            replay: None,
+            replay,
         };
         match tokens {
             1 => recurrent::forward(&dims, &self.config, &inputs, Some(cache)),
@@ -100,17 +109,6 @@ struct ReadWeights {
 }
 
 impl ReadWeights {
-    fn load(hidden: usize, dims: &Dims, weights: &mut Scope<'_>) -> Result<Self> {
-        let shape = [dims.heads, dims.capacity];
-        let rows = dims.heads * dims.capacity;
-        let weight = weights.tensor("lambda_proj.weight", &[rows, hidden])?;
-        Ok(Self {
-            projection: Linear::new(hidden, weight, None),
-            scale: weights.tensor("lambda_scale", &shape)?,
-            bias: weights.tensor("lambda_bias", &shape)?,
-        })
-    }
-
     /// `x` `[tokens, hidden]` to `[tokens, heads, capacity]`.
     fn forward(&self, x: &[f32]) -> Vec<f32> {
         let mut lambda = self.projection.forward(x);

@@ -16,11 +16,11 @@ const VERSION: u32 = 1;
 
 /// What one layer carries from token to token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct LayerState {
-    /// The last inputs of each convolution, `[width − 1, channels]`.
-    pub(super) conv: Vec<Vec<f32>>,
+pub struct LayerState {
+    /// The last inputs of each convolution, `[width − 1, channels]`, oldest first.
+    pub conv: Vec<Vec<f32>>,
     /// The memory states.
-    pub(super) cache: Arc<Cache<f32>>,
+    pub cache: Arc<Cache<f32>>,
 }
 
 /// One sequence of a model: everything that a later token needs of the earlier ones.
@@ -79,6 +79,34 @@ impl ModelSession {
             layers: layout.start(),
             layout,
         }
+    }
+
+    /// The session that has come to `position` with these layers: what a device hands over.
+    ///
+    /// # Errors
+    /// For layers that a model of these settings does not leave after so many tokens.
+    pub fn from_layers(
+        config: &ModelConfig,
+        position: u64,
+        layers: Vec<LayerState>,
+    ) -> Result<Self> {
+        let layout = Layout::of(config);
+        if layers.len() != layout.layers {
+            return Err(refused("layers", layout.layers, layers.len()));
+        }
+        for layer in &layers {
+            layout.check(layer, position)?;
+        }
+        Ok(Self {
+            layout,
+            position,
+            layers: Arc::new(layers),
+        })
+    }
+
+    /// What every layer carries.
+    pub fn layers(&self) -> &[LayerState] {
+        &self.layers
     }
 
     /// Tokens taken in so far.
@@ -153,17 +181,16 @@ impl ModelSession {
         Ok(())
     }
 
-    pub(super) fn layers(&self) -> &[LayerState] {
-        &self.layers
-    }
-
     pub(super) fn advance(&mut self, tokens: usize, layers: Vec<LayerState>) {
         self.position += tokens as u64;
         self.layers = Arc::new(layers);
     }
 
     /// Refuses a session of a model of another form.
-    pub(super) fn check(&self, config: &ModelConfig) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the sizes of its arrays are not those of `config`.
+    pub fn check(&self, config: &ModelConfig) -> Result<()> {
         if self.layout == Layout::of(config) {
             return Ok(());
         }
@@ -187,13 +214,30 @@ impl Layout {
         if dims != self.dims || config != self.config {
             return Err(refused("states", "those of this model", "another model's"));
         }
-        if (0..dims.sequences()).any(|i| cache.position(&dims, i) != position) {
-            return Err(refused("position", "the tokens of the states", position));
-        }
-        Ok(LayerState {
+        let layer = LayerState {
             conv,
             cache: Arc::new(cache),
-        })
+        };
+        self.check(&layer, position)?;
+        Ok(layer)
+    }
+
+    /// Refuses a layer of other sizes or with states of another number of tokens.
+    fn check(&self, layer: &LayerState, position: u64) -> Result<()> {
+        let conv: Vec<_> = layer.conv.iter().map(Vec::len).collect();
+        if conv != self.conv {
+            return Err(refused(
+                "conv",
+                format!("{:?}", self.conv),
+                format!("{conv:?}"),
+            ));
+        }
+        layer.cache.check(&self.dims, self.config.schedule)?;
+        let mut sequences = 0..self.dims.sequences();
+        match sequences.any(|i| layer.cache.position(&self.dims, i) != position) {
+            true => Err(refused("position", "the tokens of the states", position)),
+            false => Ok(()),
+        }
     }
 }
 

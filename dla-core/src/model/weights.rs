@@ -1,30 +1,68 @@
 //! Where a model's numbers come from.
 
 use crate::error::Result;
-use crate::nn::Linear;
 
 /// A source of tensors by their checkpoint names.
 ///
-/// The model asks for every tensor with the shape it must have, so this is the one place where
-/// names and shapes are stated: a source that only looks ([`checkpoint`](crate::checkpoint)) finds
-/// what is missing, misshapen or left over before anything is read.
+/// [`ModelTensors::load`](super::ModelTensors::load) asks for every tensor with the shape it must
+/// have. What a tensor is, the source says: the values for a model on the CPU, only the name for one
+/// that is streamed to a device, nothing for a look at a file's headers.
 pub trait Weights {
-    /// The values of the tensor `name`, which must have this shape.
+    /// What stands for a tensor.
+    type Tensor;
+
+    /// The tensor `name`, which must have this shape.
     ///
     /// # Errors
     /// When it is missing, has another shape or a type that does not widen to f32, or cannot be read.
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Self::Tensor>;
+}
+
+/// The name and the shape of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorName {
+    /// The name in the checkpoint.
+    pub name: String,
+    /// Its sizes.
+    pub shape: Vec<usize>,
+}
+
+impl TensorName {
+    /// Its values.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether it has no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A source that knows every tensor by name alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Names;
+
+impl Weights for Names {
+    type Tensor = TensorName;
+
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<TensorName> {
+        Ok(TensorName {
+            name: name.to_owned(),
+            shape: shape.to_vec(),
+        })
+    }
 }
 
 /// A source seen from inside one module: a prefix before every name.
-pub(super) struct Scope<'a> {
-    source: &'a mut dyn Weights,
+pub(super) struct Scope<'a, W> {
+    source: &'a mut W,
     prefix: String,
 }
 
-impl<'a> Scope<'a> {
+impl<'a, W: Weights> Scope<'a, W> {
     /// The names that begin with `prefix`.
-    pub(super) fn new(source: &'a mut dyn Weights, prefix: impl Into<String>) -> Self {
+    pub(super) fn new(source: &'a mut W, prefix: impl Into<String>) -> Self {
         Self {
             source,
             prefix: prefix.into(),
@@ -32,7 +70,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The names of the module `name` inside this one.
-    pub(super) fn within(&mut self, name: &str) -> Scope<'_> {
+    pub(super) fn within(&mut self, name: &str) -> Scope<'_, W> {
         Scope {
             prefix: format!("{}{name}.", self.prefix),
             source: self.source,
@@ -40,7 +78,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The tensor `name` of this module.
-    pub(super) fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    pub(super) fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<W::Tensor> {
         let name = format!("{}{name}", self.prefix);
         self.source.tensor(&name, shape)
     }
@@ -51,13 +89,7 @@ impl<'a> Scope<'a> {
         there: bool,
         name: &str,
         shape: &[usize],
-    ) -> Result<Option<Vec<f32>>> {
+    ) -> Result<Option<W::Tensor>> {
         there.then(|| self.tensor(name, shape)).transpose()
     }
-}
-
-/// A linear map without bias, its weight `[outputs, inputs]`.
-pub(super) fn linear(weights: &mut Scope<'_>, name: &str, shape: [usize; 2]) -> Result<Linear> {
-    let weight = weights.tensor(name, &shape)?;
-    Ok(Linear::new(shape[1], weight, None))
 }

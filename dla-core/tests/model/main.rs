@@ -1,8 +1,10 @@
 //! The CPU model: golden logits, every setting's consistency, sessions, files that are wrong.
 #![cfg(feature = "checkpoint")]
 
+mod call;
 mod files;
 mod golden;
+mod models;
 mod session;
 mod settings;
 mod support;

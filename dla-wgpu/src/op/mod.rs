@@ -1,8 +1,9 @@
 //! The bare operator on the device.
 
+pub(crate) mod event;
 mod operator;
 mod options;
-mod pack;
+pub(crate) mod pack;
 mod passes;
 mod run;
 

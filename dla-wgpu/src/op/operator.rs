@@ -7,9 +7,10 @@ use dla_core::{Config, Dims, Error, Result};
 use super::options::{Decider, Options, Walk, weighs_matrices};
 use super::passes::{Count, recorded};
 use crate::Gpu;
-use crate::dispatch::buffer_of;
+use crate::dispatch::{self, Dispatch};
 use crate::pipeline::Pipeline;
 use crate::plan::{Plan, grid};
+use crate::profile::Profile;
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
 
@@ -31,6 +32,9 @@ pub struct Arrays {
     pub o: wgpu::Buffer,
     /// Scores and events.
     pub trace: wgpu::Buffer,
+    /// Where this call's scores and events begin in `trace`, in bytes: a multiple of the device's
+    /// `min_storage_buffer_offset_alignment`, so that many calls can share a buffer.
+    pub trace_offset: u64,
     /// Thresholds, f32, a uniform buffer of whole 16-byte rows.
     pub tau: wgpu::Buffer,
     /// Tokens of each batch item, u32, a uniform buffer of 16 KiB.
@@ -122,6 +126,11 @@ impl Operator {
         &self.plan
     }
 
+    /// Passes of one segment.
+    pub fn passes(&self) -> usize {
+        self.steps.len()
+    }
+
     /// A buffer of the workspace by its name in [`WorkspaceBytes`](crate::plan::WorkspaceBytes), to look at what a
     /// pass left there; it holds one segment at a time and can be copied from.
     pub fn workspace(&self, name: &str) -> Option<&wgpu::Buffer> {
@@ -146,6 +155,7 @@ impl Operator {
             control: gpu.buffer("control", bytes.control, usage).await?,
             o: gpu.buffer("o", bytes.value, usage).await?,
             trace: gpu.buffer("trace", bytes.trace, usage).await?,
+            trace_offset: 0,
             tau: gpu
                 .buffer("tau", self.plan.dims.heads.div_ceil(4) as u64 * 16, uniform)
                 .await?,
@@ -171,18 +181,34 @@ impl Operator {
     ///
     /// # Errors
     /// [`Error::is_input`] when a buffer is smaller than the plan's size for it.
-    pub async fn bind(&self, arrays: &Arrays, cache: &DeviceCache) -> Result<Bound<'_>> {
+    pub async fn bind(&self, arrays: &Arrays, cache: &DeviceCache) -> Result<Bound> {
         let named = self.named(arrays, cache)?;
-        let groups = scoped(self.gpu.device(), "op", "buffers", || {
+        let groups: Vec<_> = scoped(self.gpu.device(), "op", "buffers", || {
             self.steps
                 .iter()
-                .map(|step| self.bind_step(&step.pipeline, &named))
+                .map(|step| {
+                    let params = wgpu::BufferBinding {
+                        buffer: &self.params,
+                        offset: 0,
+                        size: std::num::NonZero::new(PARAMS_BYTES),
+                    };
+                    dispatch::bind(self.gpu.device(), &step.pipeline, params, &named)
+                })
                 .collect()
         })
         .await?;
+        let segments = self.plan.segments.iter().enumerate();
+        let dispatches = segments.flat_map(|(index, segment)| {
+            let steps = self.steps.iter().zip(&groups);
+            steps.map(move |(step, group)| Dispatch {
+                pipeline: Arc::clone(&step.pipeline),
+                group: group.clone(),
+                offset: (index as u64 * PARAMS_STRIDE) as u32,
+                grid: grid((step.groups)(&self.plan, segment)),
+            })
+        });
         Ok(Bound {
-            operator: self,
-            groups,
+            dispatches: dispatches.collect(),
         })
     }
 
@@ -190,134 +216,68 @@ impl Operator {
         &'a self,
         arrays: &'a Arrays,
         cache: &'a DeviceCache,
-    ) -> Result<Vec<(&'static str, &'a wgpu::Buffer)>> {
+    ) -> Result<Vec<(&'static str, wgpu::BufferBinding<'a>)>> {
         let bytes = &self.plan.arrays;
+        let tau = self.plan.dims.heads.div_ceil(4) as u64 * 16;
+        let lengths = crate::plan::MAX_BATCH as u64 * 4;
         let caller = [
-            ("q", &arrays.q, bytes.key),
-            ("k", &arrays.k, bytes.key),
-            ("v", &arrays.v, bytes.value),
-            ("control", &arrays.control, bytes.control),
-            ("o", &arrays.o, bytes.value),
-            ("trace", &arrays.trace, bytes.trace),
-            (
-                "thresholds",
-                &arrays.tau,
-                self.plan.dims.heads.div_ceil(4) as u64 * 16,
-            ),
-            (
-                "lengths",
-                &arrays.lengths,
-                crate::plan::MAX_BATCH as u64 * 4,
-            ),
-            ("states", &cache.states, bytes.states),
-            ("scalars", &cache.scalars, bytes.scalars),
+            ("q", &arrays.q, 0, bytes.key),
+            ("k", &arrays.k, 0, bytes.key),
+            ("v", &arrays.v, 0, bytes.value),
+            ("control", &arrays.control, 0, bytes.control),
+            ("o", &arrays.o, 0, bytes.value),
+            ("trace", &arrays.trace, arrays.trace_offset, bytes.trace),
+            ("thresholds", &arrays.tau, 0, tau),
+            ("lengths", &arrays.lengths, 0, lengths),
+            ("states", &cache.states, 0, bytes.states),
+            ("scalars", &cache.scalars, 0, bytes.scalars),
         ];
         let mut named = Vec::with_capacity(caller.len() + self.workspace.len());
-        for (name, buffer, needed) in caller {
-            if buffer.size() < needed {
+        for (name, buffer, offset, needed) in caller {
+            if buffer.size() < offset.saturating_add(needed) {
                 return Err(Error::input(
                     "op",
                     name,
-                    format!("a buffer of at least {needed} bytes"),
+                    format!("a buffer of at least {needed} bytes from byte {offset}"),
                     buffer.size(),
                 ));
             }
-            named.push((name, buffer));
+            let binding = wgpu::BufferBinding {
+                buffer,
+                offset,
+                size: None,
+            };
+            named.push((name, binding));
         }
-        named.extend(self.workspace.iter().map(|(name, buffer)| (*name, buffer)));
+        named.extend(
+            self.workspace
+                .iter()
+                .map(|(name, buffer)| (*name, buffer.as_entire_buffer_binding())),
+        );
         Ok(named)
-    }
-
-    fn bind_step(
-        &self,
-        pipeline: &Pipeline,
-        named: &[(&'static str, &wgpu::Buffer)],
-    ) -> wgpu::BindGroup {
-        let entries: Vec<_> = pipeline
-            .bindings
-            .iter()
-            .map(|binding| {
-                let resource = if binding.number == 0 {
-                    wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                        buffer: &self.params,
-                        offset: 0,
-                        size: std::num::NonZero::new(PARAMS_BYTES),
-                    })
-                } else {
-                    buffer_of(named, binding.name).as_entire_binding()
-                };
-                wgpu::BindGroupEntry {
-                    binding: binding.number,
-                    resource,
-                }
-            })
-            .collect();
-        self.gpu
-            .device()
-            .create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(pipeline.name),
-                layout: &pipeline.layout,
-                entries: &entries,
-            })
     }
 }
 
 /// An operator with its buffers: records calls.
-#[derive(Debug)]
-pub struct Bound<'a> {
-    operator: &'a Operator,
-    groups: Vec<wgpu::BindGroup>,
+#[derive(Clone, Debug)]
+pub struct Bound {
+    dispatches: Vec<Dispatch>,
 }
 
-impl Bound<'_> {
+impl Bound {
     /// Records the call into the caller's encoder. Never submits, never waits.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
-        self.record_profiled(encoder, None);
-    }
-
-    /// The passes of one segment, in order.
-    pub fn names(&self) -> Vec<&'static str> {
-        self.operator
-            .steps
-            .iter()
-            .map(|step| step.pipeline.name)
-            .collect()
-    }
-
-    /// Passes that one call records.
-    pub fn passes(&self) -> usize {
-        self.operator.steps.len() * self.operator.plan.segments.len()
+        dispatch::record(&self.dispatches, encoder, None);
     }
 
     /// Records the call with the time of every pass.
-    pub fn record_profiled(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        mut profile: Option<&mut crate::profile::Profile>,
-    ) {
-        let plan = &self.operator.plan;
-        for (index, segment) in plan.segments.iter().enumerate() {
-            let offset = (index as u64 * PARAMS_STRIDE) as u32;
-            let mut shared = None;
-            for (step, group) in self.operator.steps.iter().zip(&self.groups) {
-                let name = step.pipeline.name;
-                let (x, y) = grid((step.groups)(plan, segment));
-                let pass = match profile.as_deref_mut() {
-                    Some(profile) => &mut profile.pass(encoder, name),
-                    None => shared.get_or_insert_with(|| {
-                        encoder
-                            .begin_compute_pass(&wgpu::ComputePassDescriptor {
-                                label: Some("dla"),
-                                timestamp_writes: None,
-                            })
-                            .forget_lifetime()
-                    }),
-                };
-                pass.set_pipeline(&step.pipeline.compute);
-                pass.set_bind_group(0, group, &[offset]);
-                pass.dispatch_workgroups(x, y, 1);
-            }
-        }
+    pub fn record_profiled(&self, encoder: &mut wgpu::CommandEncoder, profile: &mut Profile) {
+        dispatch::record(&self.dispatches, encoder, Some(profile));
+    }
+
+    /// What one call dispatches, in order.
+    pub fn dispatches(&self) -> &[Dispatch] {
+        &self.dispatches
     }
 }
 

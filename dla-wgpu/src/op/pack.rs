@@ -5,6 +5,7 @@ use dla_core::dla::schedule::Occupancy;
 use dla_core::{Cache, Decisions, Dims, Inputs, Schedule, Trace};
 use half::f16;
 
+use super::event;
 use crate::spec::Float;
 
 /// The part of a call that one submission runs.
@@ -113,9 +114,7 @@ pub(crate) fn given_events(
             let at = whole.token_head(piece.batch.0 + b, piece.tokens.0 + t, h);
             let decision = decisions.get(at);
             occupancy.advance(schedule, decision);
-            let merged = decision.merge_at.map_or(0, |index| index as u32 + 1);
-            records[(i * dims.tokens + t) * 2 + 1] =
-                u32::from(decision.opens) | merged << 8 | (occupancy.count as u32) << 16;
+            records[(i * dims.tokens + t) * 2 + 1] = event::word(decision, occupancy.count);
         }
     }
     records
@@ -202,13 +201,7 @@ pub(crate) fn cache_from_device(
     let mut cache = Cache::new(dims);
     for i in 0..dims.sequences() {
         let record = &scalars[i * (1 + 3 * k)..][..1 + 3 * k];
-        let count = record[0] as usize;
-        let position: u64 = (0..count).map(|s| u64::from(record[1 + 3 * s])).sum();
-        for s in 0..count {
-            let entry = match schedule {
-                Schedule::Fenwick => weight_index(schedule, position, count, s),
-                _ => s,
-            };
+        for (s, entry) in entries(schedule, record).enumerate() {
             let place = record[3 + 3 * s] as usize;
             cache.n[i * k + entry] = record[1 + 3 * s];
             cache.info[i * k + entry] = f32::from_bits(record[2 + 3 * s]);
@@ -217,6 +210,25 @@ pub(crate) fn cache_from_device(
         }
     }
     cache
+}
+
+/// The entries that the states of one record of `scalars` have in a cache, oldest first.
+fn entries(schedule: Schedule, record: &[u32]) -> impl Iterator<Item = usize> + use<> {
+    let count = record[0] as usize;
+    let position: u64 = (0..count).map(|s| u64::from(record[1 + 3 * s])).sum();
+    (0..count).map(move |s| match schedule {
+        Schedule::Fenwick => weight_index(schedule, position, count, s),
+        _ => s,
+    })
+}
+
+/// The token counts of one record of `scalars` as a cache has them, `[capacity]`.
+pub(crate) fn counts(schedule: Schedule, record: &[u32]) -> Vec<u32> {
+    let mut n = vec![0; record.len() / 3];
+    for (s, entry) in entries(schedule, record).enumerate() {
+        n[entry] = record[1 + 3 * s];
+    }
+    n
 }
 
 /// The cache's entries, oldest first: by age they already are, by level the highest is the oldest.
@@ -244,11 +256,11 @@ pub(crate) fn trace_from_device(
                 f32::from_bits(records[(i * dims.tokens + t) * 2]),
                 records[(i * dims.tokens + t) * 2 + 1],
             );
+            let (decision, count) = event::read(event);
             trace.score[at] = score;
             trace.non_finite += u64::from(!score.is_finite());
-            trace.decisions.boundary[at] = (event & 1) as u8;
-            trace.decisions.merge_at[at] = (event >> 8 & 255) as i32 - 1;
-            trace.count[at] = (event >> 16 & 255) as i32;
+            trace.decisions.set(at, decision);
+            trace.count[at] = count as i32;
         }
     }
 }

@@ -7,7 +7,7 @@ use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::pieces::in_pieces;
 use dla_tests::tolerance::{Tolerance, assert_output_near};
 use dla_wgpu::op::Path;
-use dla_wgpu::{Float, Gpu, op};
+use dla_wgpu::{Dispatch, Float, Gpu, op};
 
 fn reference(case: &Case, arrays: &Arrays) -> Output<f64> {
     recurrent::forward(&case.dims, &case.config, &arrays.wide().inputs(None), None)
@@ -166,7 +166,8 @@ fn one_token_is_decided_and_moved_by_two_passes_unless_merges_weigh_the_matrices
         let arrays = pollster::block_on(operator.arrays()).expect("arrays");
         let cache = pollster::block_on(operator.cache()).expect("a cache");
         let bound = pollster::block_on(operator.bind(&arrays, &cache)).expect("bindings");
-        bound.names()
+        let dispatches = bound.dispatches().iter();
+        dispatches.map(Dispatch::name).collect::<Vec<_>>()
     };
     let given = op::Decider::Given { measure: true };
     let two = ["step_decide", "step_move"];

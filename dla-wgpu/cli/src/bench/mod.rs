@@ -9,7 +9,7 @@ use dla_core::{Backbone, Config, Error, Result};
 use dla_wgpu::op::{Arrays, Bound, Decider, DeviceCache, Operator, Options};
 use dla_wgpu::plan::Plan;
 use dla_wgpu::profile::Profile;
-use dla_wgpu::{Float, Gpu};
+use dla_wgpu::{Dispatch, Float, Gpu};
 use half::f16;
 use serde_json::{Value, json};
 
@@ -166,7 +166,8 @@ impl Bench {
             }
             spans.push(span);
         }
-        let order = bound.names();
+        let mut order: Vec<_> = bound.dispatches().iter().map(Dispatch::name).collect();
+        order.truncate(self.operator.passes());
         Ok(Timing {
             plan: self.operator.plan().clone(),
             order,
@@ -180,16 +181,13 @@ impl Bench {
     }
 
     /// One call by the device's clock: every pass, and from the first to the last.
-    async fn profile(
-        &self,
-        bound: &Bound<'_>,
-    ) -> Result<(BTreeMap<&'static str, Duration>, Duration)> {
-        let mut profile = Profile::new(&self.gpu, bound.passes()).await?;
+    async fn profile(&self, bound: &Bound) -> Result<(BTreeMap<&'static str, Duration>, Duration)> {
+        let mut profile = Profile::new(&self.gpu, bound.dispatches().len()).await?;
         let mut encoder = self
             .gpu
             .device()
             .create_command_encoder(&Default::default());
-        bound.record_profiled(&mut encoder, Some(&mut profile));
+        bound.record_profiled(&mut encoder, &mut profile);
         let readback = profile.finish(&self.gpu, &mut encoder).await?;
         self.gpu.queue().submit([encoder.finish()]);
         let bytes = readback.wait(&self.gpu)?;
@@ -200,7 +198,7 @@ impl Bench {
     }
 
     /// Wall time of one submission with `calls` calls, waited for.
-    fn whole(&self, bound: &Bound<'_>, calls: usize) -> Result<Duration> {
+    fn whole(&self, bound: &Bound, calls: usize) -> Result<Duration> {
         let mut encoder = self
             .gpu
             .device()

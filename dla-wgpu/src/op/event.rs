@@ -1,0 +1,20 @@
+//! One word of `trace`: what was decided at a token; the twin of `common/trace.wgsl`.
+//!
+//! Bit 0: boundary; bits 8 to 15: `merge_at` + 1; bits 16 to 23: live states after the step.
+
+use dla_core::Decision;
+
+/// The word of a decision that leaves `count` states.
+pub(crate) fn word(decision: Decision, count: usize) -> u32 {
+    let merged = decision.merge_at.map_or(0, |index| index as u32 + 1);
+    u32::from(decision.opens) | merged << 8 | (count as u32) << 16
+}
+
+/// The decision of a word, and the states it left.
+pub(crate) fn read(word: u32) -> (Decision, usize) {
+    let decision = Decision {
+        opens: word & 1 != 0,
+        merge_at: (word >> 8 & 255).checked_sub(1).map(|index| index as usize),
+    };
+    (decision, (word >> 16 & 255) as usize)
+}
