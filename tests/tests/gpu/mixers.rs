@@ -25,6 +25,7 @@ fn arrays(layers: &mut Layers<'_>, rows: usize, dims: &Dims) -> Arrays {
         control: layers.output("control", control),
         o: layers.output("o", 1),
         trace: layers.output("trace", 1),
+        trace_offset: 0,
         tau: layers.output("tau", 1),
         lengths: layers.items(&[0]),
     }
