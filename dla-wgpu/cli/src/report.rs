@@ -11,19 +11,22 @@ use dla_core::{Error, Result};
 /// The outcome of a command, told twice.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// For people.
+    /// For people; empty where they have read it as it came.
     pub text: String,
     /// For machines.
     pub json: serde_json::Value,
 }
 
-/// Prints a report on stdout.
+/// Prints a report on stdout; nothing where its text is there already.
 pub fn print(report: &Report, json: bool) -> ExitCode {
     let told = if json {
         format!("{:#}", report.json)
     } else {
         report.text.clone()
     };
+    if told.is_empty() {
+        return ExitCode::SUCCESS;
+    }
     match write_line(io::stdout(), told.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read us has seen enough.
@@ -57,11 +60,8 @@ pub fn piece(text: &str) -> Result<bool> {
     }
 }
 
-/// Lines on stderr beside a text on stdout, which they begin a new line after.
+/// Lines on stderr beside a text on stdout.
 pub fn aside(lines: &str) {
-    if io::stdout().is_terminal() && io::stderr().is_terminal() {
-        let _ = write_line(io::stderr(), "");
-    }
     let _ = write_line(io::stderr(), lines.trim_end());
 }
 

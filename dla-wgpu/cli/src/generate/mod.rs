@@ -56,7 +56,11 @@ pub fn run(args: &Generate, global: &Global) -> Result<Report> {
         text: Text::new(&tokenizer, &prompt, stop, !global.json),
     };
     let ended = run.generate(&prompt, args.max_tokens)?;
-    Ok(run.told(&ended, prompt.len()))
+    if run.text.streams() {
+        report::piece("\n")?;
+        run.tell(&ended, prompt.len());
+    }
+    Ok(run.report(&ended, prompt.len()))
 }
 
 fn options(args: &Generate) -> SamplerOptions {
@@ -171,11 +175,25 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The report; its text is on stdout already.
-    fn told(&self, ended: &Ended, prompt: usize) -> Report {
+    /// Tells on stderr what happened beside the text.
+    fn tell(&self, ended: &Ended, prompt: usize) {
+        if let Some(states) = &self.states {
+            report::aside(&states.text(prompt, self.text.pieces()));
+        }
         let tokens = self.text.ids().len();
-        let rate = tokens as f64 / ended.seconds;
-        let seconds = ended.prompt_seconds + ended.seconds;
+        note(&format!(
+            "{tokens} tokens on {} in {:.2} s after {:.2} s for {prompt} of the prompt, \
+             {:.0} tokens/s; {}",
+            self.runner.name(),
+            ended.seconds,
+            ended.prompt_seconds,
+            tokens as f64 / ended.seconds,
+            ended.ending.words()
+        ));
+    }
+
+    /// The report; its text is on stdout already.
+    fn report(&self, ended: &Ended, prompt: usize) -> Report {
         let json = json!({
             "text": self.text.text(),
             "ids": self.text.ids(),
@@ -183,23 +201,10 @@ impl Run<'_> {
             "ending": ended.ending.word(),
             "stop_string": self.text.stop_string(),
             "backend": self.runner.kind(),
-            "seconds": seconds,
-            "tokens_per_second": rate,
+            "seconds": ended.prompt_seconds + ended.seconds,
+            "tokens_per_second": self.text.ids().len() as f64 / ended.seconds,
             "states": self.states.as_ref().map_or(Value::Null, States::json),
         });
-        if self.text.streams() {
-            if let Some(states) = &self.states {
-                report::aside(&states.text(prompt, self.text.pieces()));
-            }
-            note(&format!(
-                "{tokens} tokens on {} in {:.2} s after {:.2} s for {prompt} of the prompt, \
-                 {rate:.0} tokens/s; {}",
-                self.runner.name(),
-                ended.seconds,
-                ended.prompt_seconds,
-                ended.ending.words()
-            ));
-        }
         Report {
             text: String::new(),
             json,
