@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use dla_core::{Backbone, Error, Result};
+use dla_wgpu::nn::WeightType;
 
 use crate::{case, generate, logits};
 
@@ -206,12 +207,45 @@ pub struct Op {
     pub chunk: Option<NonZeroUsize>,
 }
 
+/// A model, and how a device keeps its weights.
+#[derive(Debug, clap::Args)]
+pub struct ModelArgs {
+    /// The model directory: config.json and model.safetensors, or the index of its shards; a tokenizer.json makes the
+    /// tokens, without one they are bytes
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// How a GPU keeps the weights; the CPU always computes with f32
+    #[arg(long, value_enum, default_value_t = Weights::F32)]
+    pub weights: Weights,
+}
+
+/// How a GPU keeps a model's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// 32 bits
+    F32,
+    /// 16 bits, rounded to nearest: for files of f16 without loss
+    F16,
+    /// 8 bits with a scale for every 32 of a row
+    Int8,
+}
+
+impl From<Weights> for WeightType {
+    fn from(weights: Weights) -> Self {
+        match weights {
+            Weights::F32 => Self::F32,
+            Weights::F16 => Self::F16,
+            Weights::Int8 => Self::I8,
+        }
+    }
+}
+
 /// Arguments of `dla logits`.
 #[derive(Debug, clap::Args)]
 pub struct Logits {
-    /// The model directory: config.json and model.safetensors, or the index of its shards
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The token ids: a safetensors file with input_ids, i64, by sequence and token
     #[arg(long, value_name = "FILE")]
     pub ids: PathBuf,
@@ -221,14 +255,20 @@ pub struct Logits {
     /// Take the first P tokens at once, the others one at a time [default: all at once]
     #[arg(long, value_name = "P")]
     pub prefill: Option<usize>,
+    /// Write what every layer and head decided
+    #[arg(long, value_name = "FILE")]
+    pub decisions: Option<PathBuf>,
+    /// Follow the decisions of such a file instead of the model's own
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
 }
 
 /// Arguments of `dla segment`.
 #[derive(Debug, clap::Args)]
 pub struct Segment {
-    /// The model directory
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The text; without a tokenizer.json in the model directory its bytes are the tokens
     #[arg(long, value_name = "FILE")]
     pub text_file: PathBuf,
@@ -247,9 +287,9 @@ pub struct Segment {
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("text").required(true).args(["prompt", "prompt_file"]))]
 pub struct Generate {
-    /// The model directory; its tokenizer.json makes the tokens, without one they are bytes
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The text that goes on
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,

@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod backend;
 pub mod bench;
 pub mod case;
+pub mod decisions;
 pub mod demo;
 pub mod devices;
 pub mod generate;
