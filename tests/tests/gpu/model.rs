@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use dla_core::checkpoint::Checkpoint;
 use dla_core::model::{
     Call, DlaConfig, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Rows, Weights,
 };
+use dla_core::tensors::TensorFile;
 use dla_core::{Config, Decisions, Model, Result, Schedule};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_wgpu::Gpu;
@@ -24,6 +26,52 @@ impl Stored {
         let tensors = weights.tensors.into_iter();
         Self(tensors.map(|(name, _, values)| (name, values)).collect())
     }
+}
+
+impl Stored {
+    /// The same with every matrix as a device keeps it, widened again.
+    fn rounded(&self, config: &ModelConfig, weight_type: WeightType) -> Self {
+        let mut rounded = self.clone();
+        for (name, shape) in matrices(config) {
+            let Some(values) = rounded.0.get_mut(&name) else {
+                panic!("no tensor {name}")
+            };
+            for row in values.chunks_exact_mut(shape[1]) {
+                match weight_type {
+                    WeightType::F32 => {}
+                    WeightType::F16 => row
+                        .iter_mut()
+                        .for_each(|w| *w = half::f16::from_f32(*w).to_f32()),
+                    WeightType::I8 => row.chunks_mut(32).for_each(round_to_8_bits),
+                }
+            }
+        }
+        rounded
+    }
+}
+
+/// One scale for these weights.
+fn round_to_8_bits(weights: &mut [f32]) {
+    let scale = weights.iter().fold(0f32, |most, w| most.max(w.abs())) / 127.0;
+    weights
+        .iter_mut()
+        .for_each(|w| *w = (*w / scale).round_ties_even() * scale);
+}
+
+/// The tensors that are kept as matrices: all of two sizes but the small ones of λ.
+fn matrices(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
+    let mut weights = RandomWeights::default();
+    Model::build(config, &mut weights).expect("weights for everything");
+    let tensors = weights
+        .tensors
+        .into_iter()
+        .map(|(name, shape, _)| (name, shape));
+    let matrix = |name: &str, shape: &[usize]| {
+        shape.len() == 2 && !name.ends_with("lambda_scale") && !name.ends_with("lambda_bias")
+    };
+    tensors
+        .filter(|(name, shape)| matrix(name, shape))
+        .collect()
 }
 
 impl Weights for Stored {
@@ -535,4 +583,118 @@ fn calls_are_recorded_into_the_hosts_encoder_before_any_is_submitted() {
         );
     }
     assert_eq!(all, pair.in_pieces(&ids, &[40, 1, 1]));
+}
+
+/// ‖got − want‖ / ‖want‖ that f32 may cost on the way through a whole model.
+const GOLDEN: f64 = 1e-4;
+
+#[test]
+fn golden_logits_whole_and_stepped_on_two_devices() {
+    for gpu in [gpu(), checked_gpu()].into_iter().flatten() {
+        for name in ["mamba2_groups", "gdn_fla"] {
+            let folder = format!("{}/golden/model/{name}", env!("CARGO_MANIFEST_DIR"));
+            let checkpoint = Checkpoint::open(folder.as_ref()).expect("a golden model");
+            let mut weights = checkpoint.weights().expect("sound tensors");
+            let load = model::Model::load(gpu, checkpoint.config(), &mut weights, WeightType::F32);
+            let model = gpu.block_on(load).expect("a small model");
+            let file = TensorFile::read(format!("{folder}/ref.safetensors").as_ref());
+            let file = file.expect("a golden file");
+            let ids = file.require("input_ids").expect("ids");
+            let [batch, tokens] = ids.sizes("[B, T]").expect("a batch");
+            let ids = ids.values::<i64>("[B, T]", &[batch, tokens]).expect("i64");
+            let ids: Vec<u32> = ids.into_iter().map(|id| id as u32).collect();
+            let sequences: Vec<&[u32]> = ids.chunks(tokens).collect();
+            let want = file.require("logits").expect("logits");
+            let want = want.values::<f32>("", want.shape()).expect("f32");
+            for prefill in [tokens, tokens / 2] {
+                let mut rows = gpu.block_on(model.batch(batch)).expect("a batch");
+                let mut logits = vec![Vec::new(); batch];
+                let steps = (prefill..tokens).map(|t| t..t + 1);
+                for piece in [0..prefill].into_iter().chain(steps) {
+                    let pieces: Vec<&[u32]> =
+                        sequences.iter().map(|ids| &ids[piece.clone()]).collect();
+                    let taken = gpu.block_on(rows.run(&pieces, &ALL)).expect("valid ids");
+                    for (logits, taken) in logits.iter_mut().zip(taken) {
+                        logits.extend(taken.logits);
+                    }
+                }
+                let far = distance(&logits.concat(), &want);
+                assert!(far < GOLDEN, "{name}, {prefill} at once: {far:.1e} away");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_in_fewer_bits_are_the_rounded_weights() {
+    let Some(gpu) = gpu() else { return };
+    for plain in [mamba2().0, gated_delta().0] {
+        let config = with_dla(plain, 4, Schedule::Dynamic);
+        let stored = Stored::random(&config);
+        let exact = Model::build(&config, &mut stored.clone()).expect("weights");
+        for (weight_type, most) in [(WeightType::F16, 2e-2), (WeightType::I8, 2e-1)] {
+            let rounded = stored.rounded(&config, weight_type);
+            let cpu = Model::build(&config, &mut rounded.clone()).expect("weights");
+            let mut source = stored.clone();
+            let load = model::Model::load(gpu, &config, &mut source, weight_type);
+            let gpu = gpu.block_on(load).expect("finite weights");
+            let pair = Pair {
+                name: "rounded weights",
+                cpu,
+                gpu,
+            };
+            let taken = pair.in_pieces(&ids(50), &[40, 1]);
+            pair.check(&ids(50), &taken);
+            let replay: Vec<_> = taken
+                .traces
+                .iter()
+                .map(|trace| trace.decisions.clone())
+                .collect();
+            let call = Call {
+                logits: Rows::All,
+                replay: Some(&replay),
+            };
+            let want = exact
+                .run(&mut exact.session(), &ids(50), &call)
+                .expect("its decisions");
+            let far = distance(&taken.logits, &want.logits);
+            assert!(far < most, "{weight_type:?} is {far:.1e} away from f32");
+        }
+    }
+}
+
+#[test]
+fn kind_37_ten_thousand_steps_do_not_grow() {
+    let Some(gpu) = gpu() else { return };
+    let pair = Pair::new(gpu, "long", &with_dla(mamba2().0, 4, Schedule::Dynamic));
+    let mut batch = pair.batch(1);
+    let wanted = Wanted {
+        top: 3,
+        traces: true,
+        logits: Rows::None,
+        replay: None,
+    };
+    let mut resident = Vec::new();
+    for step in 0..10_000u32 {
+        pair.run(&mut batch, &[&[step % 23]], &wanted);
+        if step % 1_000 == 999 {
+            resident.push(resident_bytes());
+        }
+    }
+    assert_eq!(batch.position(0), 10_000);
+    let (first, last) = (resident[1], resident[9]);
+    assert!(
+        last < first + (16 << 20),
+        "resident bytes by thousand steps: {resident:?}"
+    );
+}
+
+/// Bytes of memory that this process holds, where the system tells; else 0.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
 }
