@@ -7,3 +7,4 @@ mod golden;
 mod session;
 mod settings;
 mod support;
+mod training;

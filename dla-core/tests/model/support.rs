@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use dla_core::model::{Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Weights};
-use dla_core::{Model, Result};
+use dla_core::model::{
+    AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
+    Weights,
+};
+use dla_core::{Config, Model, Result};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -98,6 +101,27 @@ pub(crate) fn gated_delta() -> (ModelConfig, GatedDeltaConfig) {
     (config, mixer)
 }
 
+/// A small softmax attention: 3 heads of 5.
+pub(crate) fn attention() -> ModelConfig {
+    ModelConfig {
+        family: Family::Attention,
+        mixer: MixerConfig::Attention(AttentionConfig {
+            heads: 3,
+            head_dim: 5,
+            conv_width: 4,
+            intermediate: 20,
+        }),
+        ..gated_delta().0
+    }
+}
+
+/// `plain` with the dynamic schedule.
+pub(crate) fn dynamic(plain: ModelConfig, capacity: usize) -> ModelConfig {
+    let operator = Config::new(plain.backbone());
+    let dla = Some(DlaConfig { capacity, operator });
+    ModelConfig { dla, ..plain }
+}
+
 /// The model of these settings with random weights.
 pub(crate) fn random(config: &ModelConfig) -> Model {
     Model::build(config, &mut RandomWeights::default()).expect("weights for everything")
@@ -163,6 +187,15 @@ pub(crate) fn state_spaces_json() -> Value {
         "d_model": 15, "d_intermediate": 0, "n_layer": 2, "vocab_size": 20, "rms_norm": true,
         "ssm_cfg": {"layer": "Mamba2", "headdim": 5, "ngroups": 3, "d_state": 7},
         "attn_layer_idx": [], "attn_cfg": {}, "pad_vocab_size_multiple": 23, "tie_embeddings": false,
+    })
+}
+
+/// config.json of [`attention`].
+pub(crate) fn attention_json() -> Value {
+    json!({
+        "model_type": "dla_attention", "hidden_size": 15, "num_hidden_layers": 2, "vocab_size": 23,
+        "num_heads": 3, "head_dim": 5, "conv_size": 4, "intermediate_size": 20,
+        "tie_word_embeddings": false, "norm_eps": 1e-6,
     })
 }
 
