@@ -65,6 +65,11 @@ const FOURS: Part = part!("common/fours");
 const INPUT_PLAIN: Part = part!("common/input_plain");
 const INPUT_GATED: Part = part!("common/input_gated");
 const INPUT_NORMED: Part = part!("common/input_normed");
+const POSITIONS: Part = part!("common/positions");
+const READ_WEIGHTS: Part = part!("common/read_weights");
+const CANDIDATES: Part = part!("common/candidates");
+const CANDIDATES_VALUES: Part = part!("common/candidates_values");
+const CANDIDATES_BEST: Part = part!("common/candidates_best");
 
 /// What the passes of one family begin with.
 #[derive(Clone, Copy, Debug)]
@@ -218,6 +223,20 @@ passes! {
     MATMUL_GATED_I8 = "nn/matmul" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_I8];
     /// The root-mean-square norm of rows.
     RMS_NORM = "nn/rms_norm" Nothing [GROUP_SUM];
+    /// A causal convolution of each channel by itself, then SiLU.
+    CONV = "nn/conv" Nothing [LENGTHS, ACTIVATION];
+    /// What a Mamba-2 mixer gives the operator.
+    MAMBA2_ARRAYS = "nn/mamba2_arrays" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS];
+    /// What a Gated DeltaNet mixer gives the operator.
+    DELTA_ARRAYS = "nn/delta_arrays" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS, GROUP_SUM];
+    /// A Mamba-2 mixer's skip, gate and norm.
+    MAMBA2_OUTPUT = "nn/mamba2_output" Nothing [ACTIVATION, GROUP_SUM];
+    /// A Gated DeltaNet mixer's norm and gate.
+    DELTA_OUTPUT = "nn/delta_output" Nothing [ACTIVATION, GROUP_SUM];
+    /// The largest numbers of a row's slices.
+    TOP_K = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_VALUES];
+    /// The largest of those.
+    TOP_K_BEST = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_BEST];
 }
 
 /// How a pass uses a binding.

@@ -10,6 +10,7 @@ use dla_wgpu::plan::{Limits, Plan};
 use dla_wgpu::{Float, Spec, Variant, op};
 
 use crate::cases::dims;
+use crate::layer_sources;
 
 /// Which kernels run: what they need of a device, and the way through the states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,11 +165,12 @@ impl Kernels {
     }
 }
 
-/// All kernels' sources, each text once.
+/// All kernels' sources and the layers', each text once.
 pub fn sources() -> Vec<Source> {
     let mut seen = HashSet::new();
     let all = Kernels::ALL.into_iter().flat_map(Kernels::sources);
-    all.filter(|source| seen.insert(source.text.clone()))
+    all.chain(layer_sources::sources())
+        .filter(|source| seen.insert(source.text.clone()))
         .collect()
 }
 

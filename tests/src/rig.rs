@@ -129,18 +129,7 @@ impl Rig {
     /// # Errors
     /// When the device is lost.
     pub fn read(&self, buffer: &wgpu::Buffer) -> Result<Vec<u32>> {
-        let mut encoder = self
-            .gpu
-            .device()
-            .create_command_encoder(&Default::default());
-        let readback = pollster::block_on(Readback::record(
-            &self.gpu,
-            &mut encoder,
-            buffer,
-            buffer.size(),
-        ))?;
-        self.gpu.queue().submit([encoder.finish()]);
-        Ok(bytemuck::pod_collect_to_vec(&readback.wait(&self.gpu)?))
+        read(&self.gpu, buffer)
     }
 
     /// Every buffer with guards, by name.
@@ -177,6 +166,18 @@ impl Rig {
     }
 }
 
+/// The words of a buffer.
+///
+/// # Errors
+/// When the device is lost.
+pub fn read(gpu: &Gpu, buffer: &wgpu::Buffer) -> Result<Vec<u32>> {
+    let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    let size = buffer.size();
+    let readback = pollster::block_on(Readback::record(gpu, &mut encoder, buffer, size))?;
+    gpu.queue().submit([encoder.finish()]);
+    Ok(bytemuck::pod_collect_to_vec(&readback.wait(gpu)?))
+}
+
 /// `[B, T, H, 2 + K]`: g, β and λ of every token.
 fn control(dims: &Dims, config: &Config, arrays: &Arrays) -> Vec<f32> {
     assert_eq!(config.schedule, dla_core::Schedule::Dynamic, "λ by rank");
@@ -189,7 +190,8 @@ fn control(dims: &Dims, config: &Config, arrays: &Arrays) -> Vec<f32> {
     records
 }
 
-fn poisoned(gpu: &Gpu, words: usize, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+/// A buffer full of [`POISON`] that can be copied both ways.
+pub fn poisoned(gpu: &Gpu, words: usize, usage: wgpu::BufferUsages) -> wgpu::Buffer {
     let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: Some("poisoned"),
         size: words as u64 * 4,

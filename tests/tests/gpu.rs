@@ -6,6 +6,8 @@ mod golden;
 mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
+#[path = "gpu/nn.rs"]
+mod nn;
 #[path = "gpu/operator.rs"]
 mod operator;
 #[path = "gpu/stages.rs"]

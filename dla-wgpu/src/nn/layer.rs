@@ -1,6 +1,6 @@
 //! What all layers share: rows, buffers and their checks, the parameters of a dispatch.
 
-use dla_core::{Error, Result};
+use dla_core::{Dims, Error, Result};
 use dla_shaders::Pass;
 
 use crate::dispatch::{Dispatch, Parts};
@@ -80,6 +80,36 @@ pub(super) fn positive(op: &'static str, sizes: &[(&'static str, usize)]) -> Res
         Some((name, _)) => Err(Error::input(op, *name, "at least 1", 0)),
         None => Ok(()),
     }
+}
+
+/// Refuses sizes that the operator would, whatever the batch and the tokens.
+pub(super) fn operator_sizes(op: &'static str, dims: &Dims) -> Result<()> {
+    let sizes = Dims {
+        batch: 1,
+        tokens: 1,
+        ..*dims
+    };
+    sizes.check().map_err(|error| error.within(op))
+}
+
+/// Refuses columns `[first, first + count)` that are not all inside a row of `stride` values.
+pub(super) fn columns(
+    op: &'static str,
+    argument: &'static str,
+    [first, count]: [usize; 2],
+    stride: usize,
+) -> Result<()> {
+    let end = first.checked_add(count);
+    if end.is_some_and(|end| end <= stride) {
+        return Ok(());
+    }
+    let expected = format!("{count} columns inside a row of {stride}");
+    Err(Error::input(
+        op,
+        argument,
+        expected,
+        format!("column {first}"),
+    ))
 }
 
 /// Refuses an ε that is negative or not a number.

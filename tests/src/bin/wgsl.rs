@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use dla_tests::kernels::Kernels;
+use dla_tests::layer_sources;
 use serde_json::json;
 
 fn main() {
@@ -10,6 +11,7 @@ fn main() {
     let shipped = [Kernels::Portable, Kernels::Steps].into_iter();
     let sources: Vec<_> = shipped
         .flat_map(Kernels::sources)
+        .chain(layer_sources::sources())
         .filter(|source| seen.insert(source.text.clone()))
         .map(|source| json!({ "name": source.name, "text": source.text }))
         .collect();

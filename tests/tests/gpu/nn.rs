@@ -1,0 +1,316 @@
+//! The layers around the operator, against their twins in dla-core and in double precision.
+
+use dla_core::nn;
+use dla_tests::gpu::{checked_gpu, gpu};
+use dla_tests::layers::{Layers, numbers, rows};
+use dla_tests::tolerance::assert_near;
+use dla_wgpu::Gpu;
+use dla_wgpu::nn::{Embedding, Input, Linear, Matrix, RmsNorm, RmsNormSpec, WeightType};
+use half::f16;
+use pollster::block_on;
+
+const TOLERANCE: f64 = 2e-6;
+
+/// The shared device, and the checked one without optional features.
+fn devices() -> Vec<&'static Gpu> {
+    [gpu(), checked_gpu()].into_iter().flatten().collect()
+}
+
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&value| value.into()).collect()
+}
+
+/// A written matrix, in buffers of at most `bytes`.
+fn matrix(
+    gpu: &Gpu,
+    [rows, columns]: [usize; 2],
+    weights: &[f32],
+    weight_type: WeightType,
+    bytes: u64,
+) -> Matrix {
+    let matrix = block_on(Matrix::within(gpu, [rows, columns], weight_type, bytes));
+    let matrix = matrix.unwrap_or_else(|error| panic!("{error}"));
+    // In two parts, as a file may come.
+    let (first, rest) = weights.split_at(rows / 2 * columns);
+    for (row, part) in [(0, first), (rows / 2, rest)] {
+        block_on(matrix.write(gpu, row, part)).unwrap_or_else(|error| panic!("{error}"));
+    }
+    matrix
+}
+
+/// What a matrix of this type holds of `weights`.
+fn held(weights: &[f32], columns: usize, weight_type: WeightType) -> Vec<f32> {
+    let rows = weights.chunks(columns);
+    match weight_type {
+        WeightType::F32 => weights.to_vec(),
+        WeightType::F16 => weights.iter().map(|&w| f16::from_f32(w).to_f32()).collect(),
+        WeightType::I8 => rows
+            .flat_map(|row| row.chunks(32).flat_map(quantised))
+            .collect(),
+    }
+}
+
+fn quantised(block: &[f32]) -> Vec<f32> {
+    let scale = block.iter().fold(0.0f32, |most, w| most.max(w.abs())) / 127.0;
+    let held: Vec<_> = block
+        .iter()
+        .map(|w| (w / scale).round_ties_even() * scale)
+        .collect();
+    let near = |(w, held): (&f32, &f32)| (w - held).abs() <= scale * 0.5001;
+    assert!(
+        block.iter().zip(&held).all(near),
+        "off by half a scale at most"
+    );
+    held
+}
+
+#[test]
+fn embed_takes_rows_of_every_type_and_of_split_tables() {
+    for gpu in devices() {
+        for weight_type in WeightType::ALL {
+            for (vocabulary, width, bytes) in [(7, 1, 1 << 20), (150, 36, 4096), (65, 130, 1 << 20)]
+            {
+                embed(gpu, [vocabulary, width], weight_type, bytes);
+            }
+        }
+    }
+}
+
+fn embed(gpu: &Gpu, [vocabulary, width]: [usize; 2], weight_type: WeightType, bytes: u64) {
+    let weights = numbers(1, vocabulary * width);
+    let table = matrix(gpu, [vocabulary, width], &weights, weight_type, bytes);
+    let mut layers = Layers::new(gpu);
+    let rows = rows(3, 5);
+    let lengths = [5, 0, 3];
+    let mut ids: Vec<u32> = (0..15).map(|i| i * 37 % vocabulary as u32).collect();
+    ids[1] = vocabulary as u32 - 1;
+    ids[2] = vocabulary as u32;
+    ids[3] = u32::MAX;
+    let (id_buffer, items) = (layers.words("ids", &ids), layers.items(&lengths));
+    let x = layers.output("x", 15 * width);
+    let embedding = Embedding { table: &table };
+    layers.run(block_on(
+        embedding.prepare(gpu, rows, &items, &id_buffer, &x),
+    ));
+    let held = held(&weights, width, weight_type);
+    let expected: Vec<f32> = (0..15)
+        .flat_map(|row| {
+            let id = ids[row] as usize;
+            let known = row % 5 < lengths[row / 5] as usize && id < vocabulary;
+            let at = if known { id * width } else { 0 };
+            held[at..at + width]
+                .iter()
+                .map(move |w| if known { *w } else { 0.0 })
+        })
+        .collect();
+    let name = format!("{weight_type:?} {vocabulary} x {width}");
+    assert_near(&name, "x", &layers.values(&x), &wide(&expected), 1e-7);
+}
+
+/// A linear map's sizes and settings.
+#[derive(Clone, Copy, Debug)]
+struct Map {
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+    weight_type: WeightType,
+    kind: Kind,
+    bias: bool,
+    residual: bool,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Plain,
+    Gated,
+    Normed,
+}
+
+#[test]
+fn linear_equals_double_precision_in_every_type() {
+    for gpu in devices() {
+        for weight_type in WeightType::ALL {
+            let map = |rows, inputs, outputs, kind| Map {
+                rows,
+                inputs,
+                outputs,
+                weight_type,
+                kind,
+                bias: rows % 2 == 0,
+                residual: rows > 2,
+                bytes: if rows == 1 { 1 << 20 } else { 16_000 },
+            };
+            for kind in [Kind::Plain, Kind::Gated, Kind::Normed] {
+                for rows in [1, 2, 3, 8, 9, 70] {
+                    linear(gpu, map(rows, 36, 65, kind));
+                }
+                for (inputs, outputs) in [(1, 3), (3, 1), (65, 130), (130, 36), (260, 70)] {
+                    linear(gpu, map(4, inputs, outputs, kind));
+                    linear(gpu, map(65, inputs, outputs, kind));
+                }
+            }
+            linear(gpu, map(1, 12, 7000, Kind::Normed));
+            linear(gpu, map(8, 12, 3100, Kind::Plain));
+        }
+    }
+}
+
+fn linear(gpu: &Gpu, map: Map) {
+    let Map {
+        rows: count,
+        inputs,
+        outputs,
+        ..
+    } = map;
+    let weights = numbers(2, outputs * inputs);
+    let weight = matrix(gpu, [outputs, inputs], &weights, map.weight_type, map.bytes);
+    let mut layers = Layers::new(gpu);
+    let wide_row = if map.kind == Kind::Gated {
+        2 * inputs
+    } else {
+        inputs
+    };
+    let (x, y) = (numbers(3, count * wide_row), numbers(4, count * outputs));
+    let (bias, norm) = (numbers(5, outputs), numbers(6, inputs));
+    let x_buffer = layers.input("x", &x);
+    let y_buffer = if map.residual {
+        layers.input("y", &y)
+    } else {
+        layers.output("y", count * outputs)
+    };
+    let bias_buffer = layers.input("bias", &bias);
+    let norm_buffer = layers.input("norm", &norm);
+    let scratch = layers.output("scratch", count * inputs);
+    let linear = Linear {
+        weight: &weight,
+        bias: map.bias.then_some(&bias_buffer),
+        input: match map.kind {
+            Kind::Plain => Input::Plain,
+            Kind::Gated => Input::Gated,
+            Kind::Normed => Input::Normed {
+                weight: &norm_buffer,
+                epsilon: 1e-5,
+                scratch: &scratch,
+            },
+        },
+        residual: map.residual,
+    };
+    layers.run(block_on(linear.prepare(
+        gpu,
+        rows(1, count),
+        &x_buffer,
+        &y_buffer,
+    )));
+    let held = held(&weights, inputs, map.weight_type);
+    let mut expected = Vec::with_capacity(count * outputs);
+    for (row, y) in x.chunks(wide_row).zip(y.chunks(outputs)) {
+        let row = shaped(map.kind, &wide(row), &norm);
+        for o in 0..outputs {
+            let dot: f64 = row
+                .iter()
+                .zip(&held[o * inputs..])
+                .map(|(x, &w)| x * f64::from(w))
+                .sum();
+            let bias = if map.bias { f64::from(bias[o]) } else { 0.0 };
+            let before = if map.residual { f64::from(y[o]) } else { 0.0 };
+            expected.push(dot + bias + before);
+        }
+    }
+    let name = format!("{map:?}");
+    assert_near(&name, "y", &layers.values(&y_buffer), &expected, TOLERANCE);
+}
+
+/// A row as the map takes it.
+fn shaped(kind: Kind, row: &[f64], norm: &[f32]) -> Vec<f64> {
+    match kind {
+        Kind::Plain => row.to_vec(),
+        Kind::Gated => {
+            let (gate, up) = row.split_at(row.len() / 2);
+            let opened = |(gate, up): (&f64, &f64)| gate / (1.0 + (-gate).exp()) * up;
+            gate.iter().zip(up).map(opened).collect()
+        }
+        Kind::Normed => {
+            let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+            let scale = 1.0 / (mean + 1e-5).sqrt();
+            row.iter()
+                .zip(norm)
+                .map(|(x, &w)| x * scale * f64::from(w))
+                .collect()
+        }
+    }
+}
+
+#[test]
+fn rms_norm_equals_its_twin() {
+    for gpu in devices() {
+        for (count, width) in [(1, 1), (3, 65), (9, 130), (2, 1000)] {
+            let mut layers = Layers::new(gpu);
+            let (x, weight) = (numbers(1, count * width), numbers(2, width));
+            let (x_buffer, w) = (layers.input("x", &x), layers.input("weight", &weight));
+            let y = layers.output("y", count * width);
+            let spec = RmsNormSpec {
+                width,
+                epsilon: 1e-5,
+            };
+            let norm = RmsNorm { weight: &w, spec };
+            layers.run(block_on(norm.prepare(gpu, rows(count, 1), &x_buffer, &y)));
+            let expected = nn::RmsNorm::new(weight, 1e-5).forward(&x);
+            let name = format!("{count} x {width}");
+            assert_near(&name, "y", &layers.values(&y), &wide(&expected), 1e-6);
+        }
+    }
+}
+
+#[test]
+fn kind_34_a_weight_that_f16_cannot_hold_is_refused_with_its_place() {
+    let Some(gpu) = gpu() else { return };
+    let matrix = block_on(Matrix::new(gpu, 4, 3, WeightType::F16)).expect("a matrix");
+    let mut weights = vec![1.0; 6];
+    weights[4] = 65_520.0;
+    let error = block_on(matrix.write(gpu, 2, &weights)).expect_err("refused");
+    assert!(error.is_input(), "{error}");
+    let told = error.to_string();
+    assert!(
+        told.contains("row 3, column 1") && told.contains("f32"),
+        "{told}"
+    );
+    weights[4] = f32::INFINITY;
+    block_on(matrix.write(gpu, 2, &weights)).expect("f16 has infinity");
+    let matrix = block_on(Matrix::new(gpu, 4, 3, WeightType::I8)).expect("a matrix");
+    let error = block_on(matrix.write(gpu, 2, &weights)).expect_err("refused");
+    assert!(error.to_string().contains("row 3, column 1"), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    let matrix = block_on(Matrix::new(gpu, 4, 8, WeightType::F32)).expect("a matrix");
+    for (row, len) in [(0, 7), (0, 40), (3, 16), (usize::MAX, 8)] {
+        let error = block_on(matrix.write(gpu, row, &vec![0.0; len])).expect_err("refused");
+        assert!(error.is_input(), "{error}");
+    }
+    let error = block_on(Matrix::within(gpu, [4, 8], WeightType::F32, 16)).expect_err("refused");
+    assert!(error.is_unsupported(), "{error}");
+    assert!(block_on(Matrix::new(gpu, 0, 8, WeightType::F32)).is_err());
+    let layers = Layers::new(gpu);
+    let buffer = |values| block_on(dla_wgpu::nn::buffer(gpu, "x", values)).expect("a buffer");
+    let (small, large) = (buffer(8), buffer(32));
+    let linear = Linear {
+        weight: &matrix,
+        bias: None,
+        input: Input::Plain,
+        residual: false,
+    };
+    let prepare = |x, y| block_on(linear.prepare(layers.gpu, rows(1, 2), x, y));
+    for (x, y, argument) in [
+        (&small, &large, "x"),
+        (&large, &large, "y"),
+        (&large, &buffer(4), "y"),
+    ] {
+        let error = prepare(x, y).expect_err("refused");
+        assert!(error.is_input() && error.argument() == argument, "{error}");
+    }
+    let none = block_on(linear.prepare(gpu, rows(1, 0), &small, &large));
+    assert_eq!(none.expect("nothing to do").len(), 0);
+}
