@@ -6,6 +6,10 @@ mod golden;
 mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
+#[path = "gpu/model.rs"]
+mod model;
+#[path = "../../dla-core/tests/model/models.rs"]
+mod models;
 #[path = "gpu/nn.rs"]
 mod nn;
 #[path = "gpu/operator.rs"]

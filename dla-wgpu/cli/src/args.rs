@@ -88,6 +88,11 @@ pub enum Command {
     /// Run a model on token ids and write its logits
     #[command(after_help = LOGITS_EXAMPLE, after_long_help = format!("{}\n{LOGITS_EXAMPLE}", logits::HELP))]
     Logits(Logits),
+    /// Show where a model's memory states open and merge in a text
+    #[command(
+        after_help = "Example:\n  dla segment --model mamba2-780m-dla --text-file story.txt --picture story.html"
+    )]
+    Segment(Segment),
     /// Tell what a model directory holds and whether it can be run
     #[command(after_help = "Example:\n  dla inspect --model mamba2-780m")]
     Inspect(Inspect),
@@ -211,6 +216,26 @@ pub struct Logits {
     /// Take the first P tokens at once, the others one at a time [default: all at once]
     #[arg(long, value_name = "P")]
     pub prefill: Option<usize>,
+}
+
+/// Arguments of `dla segment`.
+#[derive(Debug, clap::Args)]
+pub struct Segment {
+    /// The model directory
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// The text; without a tokenizer.json in the model directory its bytes are the tokens
+    #[arg(long, value_name = "FILE")]
+    pub text_file: PathBuf,
+    /// The layer to show, counted from 0 [default: the one with the most telling head]
+    #[arg(long, value_name = "N")]
+    pub layer: Option<usize>,
+    /// The head to show, counted from 0 [default: the most telling one]
+    #[arg(long, value_name = "N")]
+    pub head: Option<usize>,
+    /// Draw all layers and heads: a page to explore (.html) or a still picture (.svg)
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
 }
 
 /// Arguments of `dla inspect`.

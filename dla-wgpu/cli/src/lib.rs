@@ -15,6 +15,8 @@ pub mod logits;
 pub mod op;
 pub mod progress;
 pub mod report;
+pub mod segment;
+pub mod style;
 pub mod tensors;
 pub mod upcycle;
 
@@ -49,6 +51,7 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Devices) => devices::run(&args.global),
         Some(Command::Op(op)) => op::run(op, &args.global),
         Some(Command::Logits(logits)) => logits::run(logits, &args.global),
+        Some(Command::Segment(segment)) => segment::run(segment, &args.global),
         Some(Command::Inspect(inspect)) => inspect::run(inspect),
         Some(Command::Upcycle(upcycle)) => upcycle::run(upcycle),
         Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),

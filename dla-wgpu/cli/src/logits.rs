@@ -6,10 +6,10 @@ use std::time::Instant;
 use dla_core::{Error, Model, Result};
 use serde_json::json;
 
-use crate::args::{Backend, Global, Logits};
-use crate::report::{self, Report};
+use crate::args::{Global, Logits};
+use crate::report::Report;
 use crate::tensors::{TensorFile, TensorWriter};
-use crate::{atomic, progress};
+use crate::{atomic, backend, progress};
 
 /// The formats, as `dla logits --help` tells them.
 pub const HELP: &str = "\
@@ -25,7 +25,7 @@ The output (V rows of the embedding, padding included):
 /// When model or ids are refused, the run fails or the output cannot be written; no output appears then.
 pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
-    only_cpu(global)?;
+    backend::only_cpu("logits", global)?;
     let model = progress::watched("loading the model", || Model::load(&args.model))?;
     let ids = Ids::read(&args.ids, model.config().vocabulary)?;
     let prefill = prefill(args.prefill, ids.tokens)?;
@@ -37,22 +37,6 @@ pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     file.tensor("logits", &shape, &logits);
     file.write(&args.output)?;
     Ok(told(args, shape, prefill, seconds))
-}
-
-/// Models have no GPU path: refuses where one was insisted on, and says so where the choice was free.
-fn only_cpu(global: &Global) -> Result<()> {
-    match global.backend {
-        Backend::Cpu => Ok(()),
-        Backend::Auto if global.adapter.is_none() => {
-            report::note("running on the CPU: models have no GPU path");
-            Ok(())
-        }
-        Backend::Auto | Backend::Gpu => {
-            let (expected, got) = ("the CPU, for models have no GPU path", "an adapter");
-            Err(Error::unsupported("logits", "--backend", expected, got)
-                .advise("use --backend cpu"))
-        }
-    }
 }
 
 /// The tokens that are taken at once.

@@ -27,6 +27,7 @@ fn every_help_shows_an_example() {
         &["devices", "--help"],
         &["op", "--help"],
         &["bench", "op", "--help"],
+        &["segment", "--help"],
     ] {
         let run = dla(words);
         assert!(run.status.success(), "{words:?}");
