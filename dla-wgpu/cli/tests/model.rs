@@ -164,7 +164,34 @@ fn softmax_attention_is_told_and_has_no_states() {
         "softmax attention",
     );
     let run = upcycle(model, &model.join("dla"), &[]);
-    assert_refused("upcycle", &run, "dla_attention");
+    assert_refused("upcycle", &run, "a model that keeps states");
+    let words = [
+        "generate",
+        "--show-states",
+        "--prompt",
+        "a",
+        "--max-tokens",
+        "1",
+        "--model",
+    ];
+    let run = dla([words.map(OsStr::new).as_slice(), &[model.as_os_str()]].concat());
+    assert_refused(
+        "states",
+        &run,
+        "--show-states: expected a model that keeps states",
+    );
+    let ids = model.join("ids");
+    let mut file = TensorWriter::default();
+    file.tensor("input_ids", &[1, 3], &[1i64, 2, 3]);
+    file.write(&ids).expect("written");
+    let out = model.join("logits");
+    for option in ["--decisions", "--replay"] {
+        let run = logits(model, &ids, &out, &[option, "there"]);
+        assert_refused(option, &run, "a model that keeps states");
+    }
+    let run = logits(model, &ids, &out, &["--prefill", "2"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert_eq!(floats(&out, "logits").0, [1, 3, 256]);
 }
 
 #[test]
