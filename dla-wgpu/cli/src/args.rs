@@ -118,6 +118,53 @@ pub enum Bench {
     /// The bare operator at one shape
     #[command(after_help = "Example:\n  dla bench op --tokens 4096 --heads 8")]
     Op(BenchOp),
+    /// A model's single tokens
+    #[command(after_help = "Example:\n  dla bench decode --preset mamba2-780m --weights f16")]
+    Decode(BenchModel),
+    /// A model's long prompts
+    #[command(after_help = "Example:\n  dla bench prefill --preset mamba2-780m --tokens 4096")]
+    Prefill(BenchModel),
+}
+
+/// Arguments of `dla bench decode` and `dla bench prefill`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["model", "preset"]))]
+pub struct BenchModel {
+    /// A model directory
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// The sizes of a known model, with random weights
+    #[arg(long, value_enum)]
+    pub preset: Option<Preset>,
+    /// States of a preset's caches; 1 is a plain model
+    #[arg(long, value_name = "K", default_value_t = 30, value_parser = at_least_one())]
+    pub capacity: usize,
+    /// How the weights are kept
+    #[arg(long, value_enum, default_value_t = Weights::F16)]
+    pub weights: Weights,
+    /// Sequences side by side
+    #[arg(long, default_value_t = 1, value_parser = at_least_one())]
+    pub batch: usize,
+    /// Tokens of the prompt
+    #[arg(long, default_value_t = 1024, value_parser = at_least_one())]
+    pub tokens: usize,
+    /// Runs of which the median is taken
+    #[arg(long, default_value_t = 20, value_parser = at_least_one())]
+    pub runs: usize,
+}
+
+/// Sizes of known models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Mamba-2 with 24 layers of width 768
+    #[value(name = "mamba2-130m")]
+    Mamba2Of130M,
+    /// Mamba-2 with 48 layers of width 1536
+    #[value(name = "mamba2-780m")]
+    Mamba2Of780M,
+    /// Gated DeltaNet with 24 layers of width 1024
+    #[value(name = "gdn-340m")]
+    GatedDeltaOf340M,
 }
 
 /// Arguments of `dla bench op`; the defaults are the Mamba-2 780M shape.

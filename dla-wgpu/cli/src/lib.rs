@@ -58,7 +58,13 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Segment(segment)) => segment::run(segment, &args.global),
         Some(Command::Inspect(inspect)) => inspect::run(inspect),
         Some(Command::Upcycle(upcycle)) => upcycle::run(upcycle),
-        Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
+        Some(Command::Bench(args::Bench::Op(op))) => bench::op::run(op, &args.global),
+        Some(Command::Bench(args::Bench::Decode(decode))) => {
+            bench::model::decode(decode, &args.global)
+        }
+        Some(Command::Bench(args::Bench::Prefill(prefill))) => {
+            bench::model::prefill(prefill, &args.global)
+        }
     }
 }
 
