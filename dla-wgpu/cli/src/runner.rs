@@ -14,7 +14,7 @@ use crate::{progress, report};
 #[derive(Debug)]
 pub enum Runner {
     /// The reference in plain Rust.
-    Cpu(Model),
+    Cpu(Box<Model>),
     /// The model on a device.
     Gpu(device::Model),
 }
@@ -98,7 +98,7 @@ impl Runner {
 
     fn on_cpu(checkpoint: &Checkpoint) -> Result<Self> {
         let model = progress::watched("loading the model", || checkpoint.model())?;
-        Ok(Self::Cpu(model))
+        Ok(Self::Cpu(model.into()))
     }
 
     /// The kind of its backend, as `--backend` spells it.
