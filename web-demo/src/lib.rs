@@ -1,7 +1,10 @@
 //! Dynamic Linear Attention in a browser page.
 //!
-//! [`Operator`] keeps one sequence and takes in its tokens piece by piece, on the reference of
-//! `dla-core`:
+//! [`Model`] and [`Session`] are what the package's JavaScript (`index.js`) calls: a model on the
+//! browser's GPU or on the CPU, and a sequence of it. Calls answer with promises; while one waits nothing
+//! is borrowed, so a call that comes too early is refused instead of trapping.
+//!
+//! [`Operator`] keeps one sequence of the bare operator and takes in its tokens piece by piece:
 //!
 //! ```js
 //! const sizes = new Sizes(2, 1, 16, 16, 5); // heads, groups, key and value width, states
@@ -10,9 +13,22 @@
 //! console.log(step.o, step.boundary, step.mergeAt);
 //! ```
 
+mod fault;
+mod generation;
+mod incoming;
+mod model;
+mod object;
 mod operator;
+mod saved;
+mod sequence;
+mod session;
+mod settings;
 
+pub use generation::Generation;
+pub use incoming::Incoming;
+pub use model::Model;
 pub use operator::{Operator, Sizes, Step};
+pub use session::Session;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 

@@ -81,7 +81,8 @@ impl Layout {
 }
 
 impl ModelSession {
-    pub(super) fn new(config: &ModelConfig) -> Self {
+    /// A sequence of a model of these settings before its first token.
+    pub fn new(config: &ModelConfig) -> Self {
         let layout = Layout::of(config);
         Self {
             position: 0,

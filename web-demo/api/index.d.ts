@@ -1,0 +1,132 @@
+/** What every call of this package fails with. */
+export class DlaError extends Error {
+    readonly kind: "input" | "file" | "unsupported" | "device" | "busy";
+}
+
+export type Backend = "auto" | "gpu" | "cpu";
+export type Schedule = "dynamic" | "single" | "fenwick";
+
+/** Where a model is: the URL of a directory with config.json and model.safetensors, or both. */
+export type Source = string | URL | { config: string | object; weights: Uint8Array | ArrayBuffer };
+
+export interface LoadOptions {
+    /** "auto": the GPU, or the CPU where there is none. */
+    backend?: Backend;
+    /** Bytes of the weights that have come, of how many. */
+    onProgress?: (progress: { loaded: number; total: number }) => void;
+    signal?: AbortSignal;
+    /** dla_web_bg.wasm, where it does not lie beside index.js. */
+    module?: string | URL | Response | BufferSource | WebAssembly.Module;
+}
+
+export interface Info {
+    family: string;
+    parameters: number;
+    layers: number;
+    heads: number;
+    hidden: number;
+    vocabulary: number;
+    /** States that each head may keep, K. */
+    capacity: number;
+    schedule: Schedule | "fixed";
+    /** Bytes that one sequence carries from token to token. */
+    stateBytes: number;
+    /** τ, [layers, heads]; empty where the schedule has none. */
+    tau: Float32Array;
+    backend: "gpu" | "cpu";
+    device: string;
+    /** Why the CPU runs the model although a GPU was looked for. */
+    note: string | null;
+    /** The memory that the weights were trained with. */
+    trained: { capacity: number; schedule: string };
+}
+
+/** What every layer and head did with some tokens. */
+export interface Piece {
+    /** Position of the first token in the whole sequence. */
+    first: number;
+    tokens: number;
+    layers: number;
+    heads: number;
+    ids: Uint32Array;
+    /** [tokens, layers, heads]. */
+    scores: Float32Array;
+    /** Rows of five: token, layer, head, what (0 opened a state, 1 merged two), time-order index of the older one. */
+    events: Uint32Array;
+    /** Bits that each token was worth to the model beforehand; NaN for a sequence's first. */
+    bits?: Float32Array;
+}
+
+export interface State {
+    /** Counted as states open; a merged pair keeps its older id. */
+    id: number;
+    /** Position of its first token. */
+    start: number;
+    /** Tokens it holds. */
+    n: number;
+    /** The sum of their scores, Ī. */
+    info: number;
+}
+
+export interface Token {
+    id: number;
+    /** The text that became certain with this token; may be empty. */
+    text: string;
+    states: Piece;
+    /** The stop string that ended the text. */
+    stop: string | null;
+}
+
+export interface GenerateOptions {
+    maxTokens?: number;
+    /** 0 is greedy. */
+    temperature?: number;
+    topK?: number;
+    topP?: number;
+    seed?: number;
+    stop?: string | string[];
+    signal?: AbortSignal;
+}
+
+/** A model. */
+export class Dla {
+    static load(source: Source, options?: LoadOptions): Promise<Dla>;
+    readonly info: Info;
+    /** The same weights with another memory. */
+    withSettings(settings: { tauOffset?: number; capacity?: number; schedule?: Schedule }): Promise<Dla>;
+    session(): Promise<Session>;
+    free(): void;
+}
+
+/** A sequence of a model. Calls that overlap are refused with kind "busy". */
+export class Session {
+    feed(text: string | Uint8Array, options?: {
+        onStates?: (piece: Piece) => void;
+        bits?: boolean;
+        signal?: AbortSignal;
+    }): Promise<Piece>;
+    generate(options?: GenerateOptions): AsyncGenerator<Token, void, void>;
+    /** [layer][head], oldest first. */
+    states(): Promise<(State & { density: number })[][][]>;
+    position(): Promise<number>;
+    save(): Promise<Uint8Array>;
+    restore(bytes: Uint8Array | ArrayBuffer): Promise<void>;
+    reset(): Promise<void>;
+    free(): void;
+}
+
+/** Follows states from pieces, without WebAssembly: a page can keep it while a worker runs the model. */
+export class Book {
+    constructor(info: { layers: number; heads: number });
+    position: number;
+    clear(): void;
+    restore(states: State[][][]): void;
+    states(layer: number, head: number): State[];
+    take(piece: Piece, see?: (index: number, token: number, event: BookEvent) => void): void;
+}
+
+export type BookEvent =
+    | { what: "opened"; id: number }
+    | { what: "merged"; at: number; older: State; newer: State };
+
+export { Operator, Sizes } from "./dla_web.js";

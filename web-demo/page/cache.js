@@ -1,0 +1,127 @@
+// The memory: K slots in time order. States move, open and merge where the reader wants motion.
+
+import { colours } from "./story.js";
+
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const MILLISECONDS = 420;
+
+const excerpt = (text) => text.replace(/\s+/g, " ").trim() || "␣";
+
+/** The slots of one head. */
+export class CacheView {
+    #list;
+    #cards = new Map();
+    #slots = 0;
+
+    /** `onPoint(id)` while a state is pointed at, `onChoose(id)` when it is chosen. */
+    constructor(list, { onPoint, onChoose }) {
+        this.#list = list;
+        const id = event => event.target.closest("[data-id]")?.dataset.id;
+        list.addEventListener("pointerover", event => onPoint(Number(id(event) ?? NaN)));
+        list.addEventListener("pointerleave", () => onPoint(NaN));
+        list.addEventListener("focusin", event => onPoint(Number(id(event) ?? NaN)));
+        list.addEventListener("focusout", () => onPoint(NaN));
+        list.addEventListener("click", event => { if (id(event) !== undefined) onChoose(Number(id(event))); });
+    }
+
+    /** Draws the states; `merges` since the last call are shown, unless there were too many to follow. */
+    show(story, index, merges, motion) {
+        const states = story.states(index), moving = motion && !still.matches && merges.length < 4;
+        const before = moving ? this.#places() : new Map();
+        const going = moving ? merges.map(({ older, newer }) => [this.#cards.get(newer.id), older.id]) : [];
+        const ghosts = going.filter(([card]) => card).map(([card, into]) => [card.cloneNode(true), card.getBoundingClientRect(), into]);
+        this.#resize(Math.max(story.info.capacity, states.length));
+        const paints = colours(states), most = Math.max(...states.map(({ info, n }) => info / n), 1e-9);
+        const live = new Set(states.map(({ id }) => id));
+        for (const [id, card] of this.#cards) {
+            if (!live.has(id)) {
+                card.remove();
+                this.#cards.delete(id);
+            }
+        }
+        states.forEach((state, i) => {
+            const card = this.#cards.get(state.id) ?? this.#card(state.id);
+            if (this.#list.children[i] !== card) this.#list.insertBefore(card, this.#list.children[i]);
+            this.#fill(card, state, paints[i], most, i === states.length - 1, story);
+        });
+        this.#pad(states.length);
+        if (moving) this.#move(before, ghosts);
+    }
+
+    #places() {
+        return new Map([...this.#cards].map(([id, card]) => [id, card.getBoundingClientRect()]));
+    }
+
+    #resize(slots) {
+        this.#slots = slots;
+        this.#list.style.setProperty("--columns", slots > 24 ? 6 : slots > 12 ? 5 : 4);
+    }
+
+    #pad(live) {
+        const list = this.#list, empty = this.#slots - live;
+        while (list.children.length > this.#slots) list.lastChild.remove();
+        while (list.children.length < live + empty) {
+            const slot = list.appendChild(document.createElement("li"));
+            slot.className = "empty";
+            slot.setAttribute("aria-hidden", "true");
+        }
+    }
+
+    #card(id) {
+        const card = document.createElement("li");
+        card.dataset.id = id;
+        card.className = "new";
+        card.innerHTML = "<button><b></b><span></span><i></i></button>";
+        this.#cards.set(id, card);
+        return card;
+    }
+
+    #fill(card, state, { fill, ink }, most, open, story) {
+        const [n, words, bar] = card.firstChild.children;
+        const density = state.info / state.n;
+        card.style.setProperty("--fill", fill);
+        card.style.setProperty("--ink", ink);
+        card.classList.toggle("open", open);
+        if (n.textContent !== String(state.n)) n.textContent = state.n;
+        const said = excerpt(story.said(state.start, state.start + Math.min(state.n, 14)));
+        if (words.textContent !== said) words.textContent = said;
+        bar.style.width = `${Math.round((100 * density) / most)}%`;
+        card.firstChild.title = `${state.n} tokens from ${state.start} on, ${density.toFixed(3)} a token${open ? "; the open state" : ""}`;
+        card.firstChild.setAttribute("aria-label", `${card.firstChild.title}: ${said}`);
+    }
+
+    #move(before, ghosts) {
+        const timing = { duration: MILLISECONDS, easing: "cubic-bezier(.3,.8,.3,1)" };
+        for (const [id, card] of this.#cards) {
+            const from = before.get(id), to = card.getBoundingClientRect();
+            if (!from) {
+                card.animate([{ transform: "scale(.4)", opacity: 0 }, { transform: "none", opacity: 1 }], timing);
+            } else if (from.left !== to.left || from.top !== to.top) {
+                const start = `translate(${from.left - to.left}px, ${from.top - to.top}px)`;
+                card.animate([{ transform: start }, { transform: "none" }], timing);
+            }
+        }
+        for (const [ghost, from, into] of ghosts) this.#absorb(ghost, from, this.#cards.get(into), timing);
+    }
+
+    /** The younger of a merged pair slides into the older one. */
+    #absorb(ghost, from, kept, timing) {
+        if (!kept) return;
+        const box = this.#list.getBoundingClientRect(), to = kept.getBoundingClientRect();
+        ghost.removeAttribute("data-id");
+        ghost.setAttribute("aria-hidden", "true");
+        ghost.classList.add("ghost");
+        ghost.style.cssText += `left:${from.left - box.left}px;top:${from.top - box.top}px;width:${from.width}px;height:${from.height}px`;
+        this.#list.parentElement.append(ghost);
+        ghost.style.translate = `${this.#list.offsetLeft}px ${this.#list.offsetTop}px`;
+        const end = `translate(${to.left - from.left}px, ${to.top - from.top}px) scale(.6)`;
+        ghost.animate([{ transform: "none", opacity: 1 }, { transform: end, opacity: 0 }], timing).finished
+            .catch(() => {}).then(() => ghost.remove());
+        kept.animate([{ boxShadow: "0 0 0 0 var(--ink)" }, { boxShadow: "0 0 0 5px var(--ink)" }, { boxShadow: "0 0 0 0 transparent" }], { duration: 700 });
+    }
+
+    clear() {
+        this.#cards.clear();
+        this.#list.replaceChildren();
+    }
+}

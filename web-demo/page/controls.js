@@ -1,0 +1,97 @@
+// The controls' words and values.
+
+import { speedAt } from "./player.js";
+
+/** Levels that Log-Linear attention needs for a text of half a million tokens. */
+const LEVELS = 20;
+
+export const $ = id => document.getElementById(id);
+
+/** A slider whose output follows it; `say(value)` words the value. */
+export function slider(id, say, onInput = () => {}) {
+    const input = $(id), output = $(`${id}-value`);
+    const show = () => { output.textContent = say(Number(input.value)); };
+    input.addEventListener("input", () => { show(); onInput(Number(input.value)); });
+    show();
+    return { show, get value() { return Number(input.value); }, set value(value) { input.value = value; show(); } };
+}
+
+export const speedTold = place => {
+    const speed = speedAt(place);
+    return Number.isFinite(speed) ? `${speed < 10 ? speed.toFixed(1) : Math.round(speed)}/s` : "no limit";
+};
+
+/** The memory's settings, as the page shows them and as a model takes them. */
+export class Settings {
+    #tau;
+    #capacity;
+    #onChange;
+    #timer;
+
+    constructor(onChange) {
+        this.#onChange = onChange;
+        const later = () => {
+            clearTimeout(this.#timer);
+            this.#timer = setTimeout(() => this.#changed(), 250);
+        };
+        const signed = value => (value === 0 ? "as trained" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`);
+        this.#tau = slider("tau", signed, later);
+        this.#capacity = slider("capacity", value => value, later);
+        $("schedule").addEventListener("change", () => this.#changed());
+        $("as-trained").addEventListener("click", () => {
+            this.reset(this.trained);
+            this.#changed();
+        });
+    }
+
+    /** As the weights were trained. */
+    reset(trained) {
+        this.trained = trained;
+        this.#tau.value = 0;
+        this.#capacity.value = trained.capacity;
+        for (const radio of $("schedule").querySelectorAll("input")) radio.checked = radio.value === trained.schedule;
+        this.#badge();
+    }
+
+    /** What a model takes; null for the trained settings. */
+    get value() {
+        const schedule = $("schedule").querySelector(":checked")?.value ?? this.trained.schedule;
+        const capacity = schedule === "fenwick" ? Math.max(LEVELS, this.#capacity.value) : this.#capacity.value;
+        const settings = { tauOffset: this.#tau.value, capacity, schedule };
+        const same = settings.tauOffset === 0 && capacity === this.trained.capacity && schedule === this.trained.schedule;
+        return same ? null : settings;
+    }
+
+    #badge() {
+        const differs = this.value !== null;
+        $("trained").textContent = differs ? "differs from training" : "as trained";
+        $("trained").classList.toggle("differs", differs);
+        $("as-trained").disabled = !differs;
+        const { schedule, capacity } = this.value ?? this.trained;
+        $("tau").disabled = schedule !== "dynamic";
+        if (schedule === "fenwick" && capacity !== this.#capacity.value) this.#capacity.value = capacity;
+    }
+
+    #changed() {
+        this.#badge();
+        this.#onChange(this.value);
+    }
+}
+
+/** A file's bytes when a person picks one. */
+export function picked(id, take) {
+    $(id).addEventListener("change", async ({ target }) => {
+        const [file] = target.files;
+        target.value = "";
+        if (file) take(new Uint8Array(await file.arrayBuffer()), file.name);
+    });
+}
+
+/** Offers bytes as a file. */
+export function download(name, bytes) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([bytes]));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

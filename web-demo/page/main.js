@@ -1,0 +1,294 @@
+// The page: what is chosen, what is shown, who is asked.
+
+import { CacheView } from "./cache.js";
+import { drawComparison } from "./compare.js";
+import { $, Settings, download, picked, slider, speedTold } from "./controls.js";
+import { drawCurve } from "./curve.js";
+import { Link } from "./link.js";
+import { Overview } from "./overview.js";
+import { Player, speedAt } from "./player.js";
+import { SAMPLES } from "./samples.js";
+import { pack, unpack } from "./saved.js";
+import { Story } from "./story.js";
+import { TextView } from "./text.js";
+
+/** Speeds at which single changes can still be followed with the eyes. */
+const FOLLOWED = 40;
+/** Milliseconds between two looks at every head. */
+const OVERVIEW = 250;
+
+const query = new URLSearchParams(location.search);
+const BYTES = new TextEncoder();
+const link = new Link(({ loaded, total }) => { $("progress").value = total ? loaded / total : 0; });
+const text = new TextView($("text"));
+const cache = new CacheView($("cache"), { onPoint: id => text.point(id), onChoose: id => text.reveal(id) });
+const overview = new Overview($("overview"), choose);
+const player = new Player(link, { onPiece, onMode, onError, options });
+const settings = new Settings(change);
+
+/** The models, the one shown, its story, the chosen head, the text's name, and what happened since the last drawing. */
+const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), events: [], from: 0, dirty: true, looked: 0 };
+
+const temperature = slider("temperature", value => (value === 0 ? "greedy" : value.toFixed(2)));
+const topK = slider("top-k", value => (value === 0 ? "all" : value));
+slider("speed", speedTold, place => { player.speed = speedAt(place); });
+player.speed = speedAt(Number($("speed").value));
+
+function options() {
+    return { temperature: temperature.value, topK: topK.value, seed: Math.floor(Math.random() * 2 ** 32) };
+}
+
+function onError(error) {
+    if (player.mode) player.pause();
+    const advice = error.kind === "device" ? " Reload the page to start again." : "";
+    $("notice").textContent = `${error.message}.${advice}`;
+    $("notice").dataset.kind = error.kind ?? "device";
+    $("notice").hidden = false;
+}
+
+/** Runs what a person asked for; what fails is told. */
+const asked = call => async (...args) => {
+    $("notice").hidden = true;
+    try {
+        await call(...args);
+    } catch (error) {
+        onError(error);
+    }
+};
+
+// What came back from the worker is gathered, and drawn once a frame.
+
+function onPiece(piece, own) {
+    now.story.take(piece, own, (index, token, event) => {
+        if (index === now.index) now.events.push({ token, ...event });
+    });
+    now.dirty = true;
+}
+
+function onMode() {
+    const reading = player.mode === "read", writing = player.mode === "write";
+    label("play", reading ? "⏸" : "▶", reading ? "Pause" : "Read");
+    label("write", writing ? "⏸" : "✎", writing ? "Pause" : "Let it write");
+    $("told").ariaLive = player.mode ? "off" : "polite";
+    now.dirty = true;
+    enable();
+}
+
+function label(id, sign, words) {
+    const [icon, name] = [$(id).firstElementChild, $(id).lastChild];
+    icon.textContent = sign;
+    name.textContent = name.nodeType === Node.TEXT_NODE ? ` ${words}` : words;
+}
+
+function enable() {
+    const { story } = now;
+    $("play").disabled = !player.rest.length && player.mode !== "read";
+    $("step").disabled = !player.rest.length && !story?.tokens;
+    $("write").disabled = !story?.tokens;
+    $("restart").disabled = !story?.tokens;
+    $("save").disabled = !story?.tokens;
+}
+
+function draw(time) {
+    requestAnimationFrame(draw);
+    if (!now.dirty || !now.story) return;
+    const { story, index, events } = now;
+    now.dirty = false;
+    text.follow(now.from, events);
+    text.ahead(new TextDecoder().decode(player.rest));
+    if (player.mode) text.followEnd();
+    const merges = events.filter(({ what }) => what === "merged");
+    cache.show(story, index, merges, player.mode === null || player.speed <= FOLLOWED);
+    drawCurve($("curve"), story, index);
+    tell(events);
+    [now.events, now.from] = [[], story.tokens];
+    if (time - now.looked > OVERVIEW || !player.mode) {
+        now.looked = time;
+        overview.show(story, index);
+        enable();
+    } else {
+        setTimeout(() => { now.dirty = true; }, OVERVIEW);
+    }
+}
+
+/** What happened at the last token, in words. */
+function tell(events) {
+    const { story, index } = now, token = story.tokens - 1, { capacity } = story.info;
+    $("room").textContent = `${story.states(index).length} of ${capacity} states`;
+    if (token < 0) {
+        $("told").textContent = "Nothing has been read yet.";
+        return;
+    }
+    const mine = events.filter(event => event.token === token), tau = story.tau(index), score = story.score(token, index);
+    const deeds = mine.map(event => (event.what === "opened" ? "opens a state" : `states ${event.at + 1} and ${event.at + 2} merge to make room`));
+    if (!mine.some(({ what }) => what === "opened")) deeds.push("joins the open state");
+    const measured = Number.isFinite(score) && story.info.schedule === "dynamic" ? `, score ${score.toFixed(2)} ${score >= tau ? "≥" : "<"} τ ${tau.toFixed(2)}` : "";
+    const rate = player.rate && player.mode ? ` · ${Math.round(player.rate)} tokens/s` : "";
+    $("told").textContent = `Token ${token} “${story.pieces[token].replace("\n", "↵") || "…"}”${measured}: ${deeds.join("; ")}${rate}`;
+}
+
+/** Another head. */
+function choose(index) {
+    now.index = index;
+    const { heads } = now.info;
+    $("whose").textContent = `layer ${Math.floor(index / heads)}, head ${index % heads}`;
+    [now.events, now.from] = [[], now.story.tokens];
+    cache.clear();
+    text.show(now.story, index);
+    overview.show(now.story, index);
+    now.dirty = true;
+}
+
+// What is read.
+
+/** Begins with these bytes, nothing of them read. */
+async function begin(bytes) {
+    await player.pause();
+    await link.call("reset");
+    now.source = bytes;
+    fresh();
+    player.put(bytes);
+}
+
+function fresh() {
+    now.story = new Story(now.info);
+    choose(Math.min(now.index, now.story.heads - 1));
+}
+
+async function pick(name) {
+    now.sample = name;
+    for (const button of $("samples").children) button.setAttribute("aria-pressed", button.value === name);
+    const own = name === "own", sample = SAMPLES[name];
+    $("own").hidden = !own;
+    $("text").hidden = own;
+    $("compare").hidden = !sample?.answer;
+    await begin(own ? new Uint8Array() : BYTES.encode(sample.text));
+    if (own) $("own-text").focus();
+    else if (!query.has("still")) player.start("read");
+}
+
+async function readOwn(bytes) {
+    if (!bytes.length) return $("own-text").focus();
+    await begin(bytes);
+    $("own").hidden = true;
+    $("text").hidden = false;
+    player.start("read");
+}
+
+/** The same text under another memory. */
+async function change(value) {
+    const { mode } = player;
+    const read = now.story.tokens;
+    await player.pause();
+    now.info = await link.call("change", value);
+    facts();
+    const all = Uint8Array.from([...now.story.bytes, ...player.rest]), { written } = now.story;
+    fresh();
+    player.put(all);
+    await player.skim(read);
+    now.story.written = written;
+    choose(now.index);
+    if (mode === "read") player.start(mode);
+}
+
+async function compare() {
+    const { text: words, answer } = SAMPLES[now.sample], twin = now.models.find(({ role }) => role === "twin");
+    $("compare-run").disabled = true;
+    $("compare-run").textContent = "Reading…";
+    await player.pause();
+    const bytes = BYTES.encode(words + answer), from = bytes.length - answer.length;
+    const url = twin && new URL(`models/${twin.folder}`, location.href).href;
+    const bits = await link.call("compare", bytes, from, url);
+    drawComparison($("compare-body"), answer, bits, { twin: Boolean(twin), trained: now.models[0].trained });
+}
+
+async function save() {
+    await player.pause();
+    download(`session-${now.story.tokens}.dla`, pack(now.story, settings.value, await link.call("save")));
+}
+
+async function load(file) {
+    await player.pause();
+    const saved = unpack(file);
+    const states = await link.call("restore", saved.bytes);
+    now.story.restore(saved.text, saved.written, states);
+    player.put(new Uint8Array());
+    $("own").hidden = true;
+    $("text").hidden = false;
+    choose(now.index);
+}
+
+// The controls.
+
+function toggle(mode) {
+    if (player.mode === mode) return player.pause();
+    return player.pause().then(() => { player.start(mode); });
+}
+
+function wire() {
+    const on = (id, call) => $(id).addEventListener("click", asked(call));
+    for (const [value, title] of [...Object.entries(SAMPLES).map(([name, { title }]) => [name, title]), ["own", "Your text"]]) {
+        const button = $("samples").appendChild(document.createElement("button"));
+        Object.assign(button, { value, textContent: title });
+        button.addEventListener("click", asked(() => pick(value)));
+    }
+    on("play", () => toggle("read"));
+    on("write", () => toggle("write"));
+    on("step", () => player.step());
+    on("restart", async () => { await begin(now.source); });
+    on("save", save);
+    on("compare-run", compare);
+    picked("load", asked(load));
+    picked("own-file", asked(readOwn));
+    $("own").addEventListener("submit", event => {
+        event.preventDefault();
+        asked(readOwn)(BYTES.encode($("own-text").value));
+    });
+    addEventListener("keydown", keys);
+    addEventListener("resize", () => { now.dirty = true; });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { now.dirty = true; });
+}
+
+function keys(event) {
+    if (event.target.closest("textarea, input, select, summary") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("button") && event.key === " ") return;
+    const heads = now.story?.heads ?? 1;
+    const call = {
+        " ": () => $("play").click(), ArrowRight: () => $("step").click(), w: () => $("write").click(), r: () => $("restart").click(),
+        "[": () => choose((now.index + heads - 1) % heads), "]": () => choose((now.index + 1) % heads),
+    }[event.key];
+    if (!call || !now.story) return;
+    event.preventDefault();
+    call();
+}
+
+/** The model in a few words. */
+function facts() {
+    const { info } = now, [model] = now.models;
+    const words = [model.trained ? model.folder : "untrained stand-in", `${(info.parameters / 1e6).toFixed(2)} M parameters`, info.backend === "gpu" ? `WebGPU${info.device ? `: ${info.device}` : ""}` : "CPU, 128-bit SIMD"];
+    $("facts").replaceChildren(...words.map(word => Object.assign(document.createElement("li"), { textContent: word })));
+    if (info.note) $("facts").lastChild.title = info.note;
+    $("facts").dataset.backend = info.backend;
+    if (info.note) $("facts").append(Object.assign(document.createElement("li"), { className: "note", textContent: info.note }));
+    $("bytes").textContent = `${(info.stateBytes / 1024).toFixed(0)} KiB`;
+}
+
+async function start() {
+    now.models = (await (await fetch("models/index.json")).json()).models;
+    const url = new URL(`models/${now.models[0].folder}`, location.href).href;
+    now.info = await link.call("load", url, query.get("backend") ?? "auto");
+    $("loading").hidden = true;
+    $("stage").hidden = false;
+    facts();
+    settings.reset(now.info.trained);
+    overview.build(now.info);
+    fresh();
+    wire();
+    requestAnimationFrame(draw);
+    await pick(query.get("sample") in SAMPLES ? query.get("sample") : "scenes");
+}
+
+start().catch(error => {
+    $("loading").hidden = true;
+    onError(error);
+});

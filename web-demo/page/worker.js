@@ -1,0 +1,107 @@
+// Runs the model, so that the page never waits. Every message { id, call, args } is answered with { id, value } or
+// { id, error: { kind, message } }; { progress } comes while a model is loaded.
+
+import { Dla, DlaError } from "./pkg/index.js";
+
+/** Where a needle's answer is compared: the model and its single-state twin. */
+let dla, changed, session, writing;
+
+/** The model under the settings in force. */
+const current = () => changed ?? dla;
+
+async function renew() {
+    stopWriting();
+    session?.free();
+    session = await current().session();
+    return current().info;
+}
+
+function stopWriting() {
+    writing?.return();
+    writing = undefined;
+}
+
+/** Bits of the bytes from `from` on. */
+async function answer(model, text, from) {
+    const reader = await model.session();
+    try {
+        const { bits } = await reader.feed(text, { bits: true });
+        return bits.slice(from);
+    } finally {
+        reader.free();
+    }
+}
+
+const CALLS = {
+    async load(url, backend) {
+        const onProgress = progress => postMessage({ progress });
+        dla = await Dla.load(url, { backend, onProgress });
+        return renew();
+    },
+
+    /** Another memory for the same weights; null for the trained one. */
+    async change(settings) {
+        const next = settings ? await dla.withSettings(settings) : undefined;
+        changed?.free();
+        changed = next;
+        return renew();
+    },
+
+    feed: (bytes) => session.feed(bytes),
+
+    /** At most `count` tokens; fewer, or none, where the text ends. */
+    async write(count, options) {
+        writing ??= session.generate(options);
+        const tokens = [];
+        while (tokens.length < count) {
+            const { done, value } = await writing.next();
+            if (done) {
+                writing = undefined;
+                break;
+            }
+            tokens.push(value);
+        }
+        return tokens;
+    },
+
+    async stop() {
+        await writing?.return();
+        writing = undefined;
+    },
+
+    async reset() {
+        stopWriting();
+        await session.reset();
+    },
+
+    save: () => session.save(),
+
+    async restore(bytes) {
+        stopWriting();
+        await session.restore(bytes);
+        return session.states();
+    },
+
+    /** What each byte of `text` from `from` on costs the trained model, and its twin or itself with a single state. */
+    async compare(text, from, twinUrl) {
+        const twin = twinUrl ? await Dla.load(twinUrl, { backend: dla.info.backend }) : await dla.withSettings({ schedule: "single" });
+        try {
+            return [await answer(dla, text, from), await answer(twin, text, from)];
+        } finally {
+            twin.free();
+        }
+    },
+};
+
+/** One call after the other, in the order they came. */
+let last = Promise.resolve();
+onmessage = ({ data: { id, call, args } }) => {
+    last = last.then(async () => {
+        try {
+            postMessage({ id, value: await CALLS[call](...args) });
+        } catch (error) {
+            const kind = error instanceof DlaError ? error.kind : "device";
+            postMessage({ id, error: { kind, message: error.message } });
+        }
+    });
+};
