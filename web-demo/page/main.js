@@ -123,7 +123,7 @@ function tell(events) {
     const deeds = mine.map(event => (event.what === "opened" ? "opens a state" : `states ${event.at + 1} and ${event.at + 2} merge to make room`));
     if (!mine.some(({ what }) => what === "opened")) deeds.push("joins the open state");
     const measured = Number.isFinite(score) && story.info.schedule === "dynamic" ? `, score ${score.toFixed(2)} ${score >= tau ? "≥" : "<"} τ ${tau.toFixed(2)}` : "";
-    const rate = player.rate && player.mode ? ` · ${Math.round(player.rate)} tokens/s` : "";
+    const rate = player.rate ? ` · ${Math.round(player.rate)} tokens/s` : "";
     $("told").textContent = `Token ${token} “${story.pieces[token].replace("\n", "↵") || "…"}”${measured}: ${deeds.join("; ")}${rate}`;
 }
 

@@ -21,7 +21,7 @@ export class Overview {
         this.heads = heads;
         const rows = ["<caption class=hidden>Heads by layer</caption>", `<thead><tr><td></td>${numbers(heads, n => `<th scope="col">head ${n}</th>`)}</tr></thead><tbody>`];
         for (let layer = 0; layer < layers; layer++) {
-            rows.push(`<tr><th scope="row">layer ${layer}</th>${numbers(heads, () => "<td><button><span class=strip></span><small></small></button></td>")}</tr>`);
+            rows.push(`<tr><th scope="row">layer ${layer}</th>${numbers(heads, () => "<td><button><span class=strip></span><small><span></span><span></span></small></button></td>")}</tr>`);
         }
         this.#table.innerHTML = rows.join("");
         this.#buttons = [...this.#table.querySelectorAll("button")];
@@ -36,8 +36,10 @@ export class Overview {
                 return `${paints[i].ink} ${share(start)} ${share(start + n)}`;
             });
             strip.style.background = stops.length ? `linear-gradient(90deg, ${stops.join(",")})` : "";
-            const opened = story.boundaries[index];
-            words.textContent = `${states.length}/${story.info.capacity} · ${opened} opened`;
+            const opened = story.boundaries[index], known = story.tokens - story.scoredFrom;
+            words.children[0].textContent = `${states.length}/${story.info.capacity}`;
+            words.children[1].textContent = known ? `${Math.round((100 * opened) / known)}%` : "";
+            button.title = `${opened} states opened, ${story.merges[index]} merges`;
             button.setAttribute("aria-pressed", index === chosen);
             button.setAttribute("aria-label", `Layer ${Math.floor(index / this.heads)}, head ${index % this.heads}: ${states.length} of ${story.info.capacity} states live, ${opened} opened, ${story.merges[index]} merges`);
             button.tabIndex = index === chosen ? 0 : -1;

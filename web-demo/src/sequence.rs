@@ -146,7 +146,7 @@ impl Sequence {
     /// what (0 opened, 1 merged) and the older one's index.
     fn follow(&mut self, model: &Loaded, ids: &[u32], reply: &Reply) -> Result<Object> {
         let (layers, heads) = (model.config.layers, model.config.dims().heads);
-        let first = self.position();
+        let first = self.position() - ids.len() as u64;
         let mut scores = vec![0.0; ids.len() * layers * heads];
         let mut events = Vec::new();
         for (layer, (book, trace)) in self.books.iter_mut().zip(&reply.traces).enumerate() {

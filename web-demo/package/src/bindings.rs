@@ -27,6 +27,7 @@ pub(crate) fn build(web_demo: &Path, pkg: &Path) -> Result<()> {
     fs::create_dir_all(pkg)?;
     let mut bindgen = Bindgen::new();
     bindgen.input_path(module).web(true)?.typescript(true);
+    bindgen.omit_default_module_path(false);
     bindgen
         .remove_name_section(true)
         .remove_producers_section(true);

@@ -1,0 +1,260 @@
+// The browser package and its page in headless Chromium, against what `dla` says of the same model and text.
+//
+//   cargo run -p dla-web-pkg && node tests/browser/page.mjs DLA
+//
+// DLA is the `dla` program. Pictures of the page are left in target/page. Exit 0: all hold, or a SKIP line says what is
+// missing. CHROMIUM names the browser to take.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { Chromium, browserName } from './chromium.mjs';
+import { CHECKS } from './api.mjs';
+import { serve } from './serve.mjs';
+
+const MOST_GZIPPED = 700_000;
+const LONG_TASK = 50;
+const PROMPT = 'In the beginning God created the heaven and the earth.';
+const WRITTEN = 48;
+const MINUTES = 8;
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
+const dist = join(root, 'web-demo/dist');
+const pictures = join(root, 'target/page');
+const browser = browserName();
+if (!browser) {
+    console.log('SKIP: the page in a browser, Chromium is missing');
+    process.exit(0);
+}
+const dla = process.argv[2];
+if (!dla) {
+    console.error('usage: node tests/browser/page.mjs DLA');
+    process.exit(2);
+}
+const timer = setTimeout(() => {
+    console.error(`no end within ${MINUTES} minutes`);
+    process.exit(1);
+}, MINUTES * 60_000);
+const folder = JSON.parse(readFileSync(join(dist, 'models/index.json'))).models[0].folder;
+const model = join(dist, 'models', folder);
+const scratch = mkdtempSync(join(tmpdir(), 'dla-page-'));
+
+/** What `dla` prints as JSON. */
+function told(...words) {
+    const { status, stdout, stderr } = spawnSync(dla, [...words, '--json', '--backend', 'cpu'], { encoding: 'utf8', maxBuffer: 1 << 28 });
+    if (status !== 0) throw new Error(`dla ${words.join(' ')}: ${stderr}`);
+    return JSON.parse(stdout);
+}
+
+let failures = 0;
+/** Runs a check and tells how it went. */
+async function check(name, run) {
+    try {
+        const told = await run();
+        console.log(`ok   ${name}${told ? `: ${told}` : ''}`);
+    } catch (error) {
+        failures++;
+        console.log(`FAIL ${name}: ${error.message}`);
+    }
+}
+
+function equal(got, wanted, what) {
+    const [a, b] = [JSON.stringify(got), JSON.stringify(wanted)];
+    if (a !== b) throw new Error(`${what}: expected ${b?.slice(0, 300)}, got ${a?.slice(0, 300)}`);
+}
+
+/** A file that breaks off in the middle. */
+function special(path, response) {
+    const weights = readFileSync(join(model, 'model.safetensors'));
+    if (path === '/broken/config.json') response.end(readFileSync(join(model, 'config.json')));
+    else if (path === '/broken/model.safetensors') {
+        response.writeHead(200, { 'content-length': weights.length });
+        response.write(weights.subarray(0, 1000), () => response.destroy());
+    } else if (path === '/blank.html') response.setHeader('content-type', 'text/html').end('<!doctype html><link rel=icon href=data:,>');
+    else return false;
+    return true;
+}
+
+/** The package's own checks, in a page that does nothing else. */
+async function packageChecks(chromium, address) {
+    const page = await chromium.page(CAPTURE);
+    await page.go(`${address}/blank.html`);
+    const start = `(async () => Object.assign(globalThis, await import("${address}/pkg/index.js"), { MODEL: "${address}/models/${folder}", ADDRESS: "${address}", PROMPT: ${JSON.stringify(PROMPT)}, WRITTEN: ${WRITTEN} }) && 1)()`;
+    await page.evaluate(start);
+    for (const [name, run] of Object.entries(CHECKS)) {
+        await check(name, () => page.evaluate(`(${run})()`));
+    }
+    const text = join(scratch, 'text');
+    writeFileSync(text, PROMPT);
+    for (const backend of ['cpu', 'gpu']) {
+        await check(`${backend}: states as dla segment has them`, async () => {
+            const wanted = told('segment', '--model', model, '--text-file', text);
+            const got = await page.evaluate(`(${segment})("${backend}")`);
+            wanted.segmentations.forEach((head, i) => {
+                equal(got[i].opened, head.boundaries, `boundaries of head ${i}`);
+                equal(got[i].merges, head.merges, `merges of head ${i}`);
+                equal(got[i].live, head.live.map(({ id, start, n }) => [id, start, n]), `states of head ${i}`);
+            });
+            return `${wanted.segmentations.length} heads, ${wanted.segmentations.reduce((sum, head) => sum + head.merges, 0)} merges`;
+        });
+    }
+    await check('greedy text as dla generate has it', async () => {
+        const wanted = told('generate', '--model', model, '--prompt', PROMPT, '--max-tokens', String(WRITTEN), '--temperature', '0');
+        const { ids, text, rate } = await page.evaluate(`(${generate})()`);
+        equal(ids, wanted.ids, 'ids');
+        equal(text, wanted.text, 'text');
+        return `${Math.round(rate)} tokens/s on the CPU`;
+    });
+    await check('nothing outside is asked for, nothing complained of', () => {
+        equal(page.requests.filter(url => !url.startsWith(address)), [], 'requests');
+        // Checks of refusals ask for files that are not there.
+        const expected = complaint => /nowhere|broken/.test(complaint);
+        equal(page.complaints.filter(complaint => !expected(complaint)), [], 'console');
+    });
+}
+
+/** Keeps the device that the module opens, to be lost on purpose. */
+const CAPTURE = `if (globalThis.GPUAdapter) {
+    const open = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (...words) { return globalThis.DEVICE = await open.apply(this, words); };
+}`;
+
+async function segment(backend) {
+    const dla = await Dla.load(MODEL, { backend });
+    const session = await dla.session(), book = new Book(dla.info);
+    const heads = book.live.map(() => ({ opened: 0, merges: 0 }));
+    const onStates = piece => book.take(piece, (i, token, { what }) => { heads[i][what === 'opened' ? 'opened' : 'merges']++; });
+    await session.feed(PROMPT, { onStates });
+    return heads.map((head, i) => ({ ...head, live: book.live[i].map(({ id, start, n }) => [id, start, n]) }));
+}
+
+async function generate() {
+    const dla = await Dla.load(MODEL, { backend: 'cpu' });
+    const session = await dla.session(), ids = [], began = performance.now();
+    let text = '';
+    await session.feed(PROMPT);
+    for await (const token of session.generate({ maxTokens: WRITTEN, temperature: 0 })) {
+        ids.push(token.id);
+        text += token.text;
+    }
+    return { ids, text, rate: (1000 * ids.length) / (performance.now() - began) };
+}
+
+/** Notes tasks of the page that are longer than a person notices. */
+const TASKS = `globalThis.TASKS = [];
+new PerformanceObserver(list => list.getEntries().forEach(({ duration, startTime }) => TASKS.push([Math.round(startTime), Math.round(duration)]))).observe({ type: 'longtask', buffered: true });`;
+const RUNNING = `document.getElementById('play').textContent.includes('Pause')`;
+const told0 = `document.getElementById('told').textContent`;
+const set = (id, value) => `(node => { node.value = ${value}; node.dispatchEvent(new Event('input')); return 1; })(document.getElementById('${id}'))`;
+const click = id => `document.getElementById('${id}').click()`;
+
+async function pageChecks(chromium, address) {
+    const page = await chromium.page(TASKS);
+    await page.look({ width: 1280 });
+    await page.go(`${address}/?backend=cpu`);
+    await check('the page loads and reads', async () => {
+        await page.until(`document.querySelector('#cache [data-id]')`);
+        await page.until(`/^Token 3\\d /.test(${told0})`, 30);
+    });
+    await check('no task of the page is longer than 50 ms while it reads, writes and changes heads', async () => {
+        await page.evaluate('TASKS.length = 0');
+        await page.evaluate(set('speed', 100));
+        await page.until(`!${RUNNING}`, 60);
+        await page.evaluate(click('write'));
+        await page.until(`document.querySelector('#text i')`, 30);
+        await page.key(']', ']');
+        await page.until(`${told0}.includes('tokens/s')`, 30);
+        await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
+        const rate = await page.evaluate(`${told0}.match(/([0-9]+) tokens.s/)[1]`);
+        const tasks = await page.evaluate('TASKS');
+        equal(tasks.filter(([, duration]) => duration > LONG_TASK), [], 'long tasks');
+        return `${rate} tokens/s while writing`;
+    });
+    await check('the text is whole and each of its states is one element', async () => {
+        const [states, cards] = await page.evaluate(`[[...document.querySelectorAll('#text [data-id]')].map(node => node.dataset.id), [...document.querySelectorAll('#cache [data-id]')].map(node => node.dataset.id)]`);
+        equal(states, cards, 'states');
+        const text = await page.evaluate(`document.getElementById('text').textContent.startsWith('In the beginning God created the heaven')`);
+        equal(text, true, 'text');
+    });
+    await check('settings that differ from training are marked, and read the text again', async () => {
+        await page.evaluate(`document.querySelector('[value=single]').click()`);
+        await page.until(`document.getElementById('room').textContent.startsWith('1 of')`, 30);
+        equal(await page.evaluate(`document.getElementById('trained').textContent`), 'differs from training', 'badge');
+        await page.evaluate(click('as-trained'));
+        await page.until(`document.getElementById('trained').textContent === 'as trained'`);
+        await page.until(`[...document.querySelectorAll('#overview small span:first-child')].some(cell => parseInt(cell.textContent) > 1)`, 30);
+    });
+    await check('your own text, bytes of any kind', async () => {
+        await page.evaluate(`document.querySelector('[value=own]').click()`);
+        await page.until(`!document.getElementById('own').hidden`);
+        await page.evaluate(`(document.getElementById('own-text').value = 'Ünï ☃ text', document.querySelector('#own button').click())`);
+        await page.until(`document.getElementById('text').textContent === 'Ünï ☃ text' && !${RUNNING} && ${told0}.startsWith('Token 13')`, 30);
+    });
+    await check('a needle is compared', async () => {
+        await page.evaluate(`document.querySelector('[value=needle]').click()`);
+        await page.until(`!document.getElementById('compare').hidden`);
+        await page.evaluate(click('compare-run'));
+        await page.until(`document.querySelectorAll('.needle .sum').length === 2`, 60);
+        const sums = await page.evaluate(`[...document.querySelectorAll('.needle .sum')].map(cell => Number(cell.textContent))`);
+        if (!sums.every(sum => sum > 0)) throw new Error(`bits: expected above 0, got ${sums}`);
+        return `${sums.join(' and ')} bits`;
+    });
+    await check('nothing complained of', () => equal(page.complaints, [], 'console'));
+    await check('it fits every width, in light and dark', () => photograph(page, address));
+}
+
+async function photograph(page, address) {
+    mkdirSync(pictures, { recursive: true });
+    for (const [width, dark] of [390, 820, 1280].flatMap(width => [[width, false], [width, true]])) {
+        await page.look({ width, dark, still: true, height: width < 500 ? 844 : 900 });
+        await page.go(`${address}/?backend=cpu&still`);
+        await page.until(`document.getElementById('told')?.textContent.startsWith('Nothing')`, 30);
+        await page.evaluate(set('speed', 100));
+        await page.evaluate(click('play'));
+        await page.until(`!${RUNNING} && document.querySelectorAll('#cache [data-id]').length > 0`, 30);
+        writeFileSync(join(pictures, `${width}-${dark ? 'dark' : 'light'}.png`), await page.picture());
+        equal(await page.evaluate('document.documentElement.scrollWidth'), width, 'width');
+    }
+    return pictures;
+}
+
+/** A browser that has no WebGPU. */
+async function fallback(address) {
+    const chromium = new Chromium(browser, { webgpu: false });
+    try {
+        const page = await chromium.page('delete Navigator.prototype.gpu; delete globalThis.WorkerNavigator?.prototype.gpu;');
+        await page.go(`${address}/`);
+        await check('without WebGPU the CPU runs it, and the page says so', async () => {
+            await page.until(`/^Token \\d/.test(${told0})`);
+            const facts = await page.evaluate(`document.getElementById('facts').textContent`);
+            if (!/CPU/.test(facts) || !/no WebGPU|no GPU/.test(facts)) throw new Error(facts);
+            equal(page.complaints, [], 'console');
+            return facts.replace(/.*SIMD/, '');
+        });
+    } finally {
+        await chromium.close();
+    }
+}
+
+await check('the module is small', () => {
+    const bytes = gzipSync(readFileSync(join(dist, 'pkg/dla_web_bg.wasm')), { level: 9 }).length;
+    if (bytes > MOST_GZIPPED) throw new Error(`expected at most ${MOST_GZIPPED} bytes, got ${bytes}`);
+    return `${bytes} bytes gzipped`;
+});
+const { server, address } = await serve(dist, special);
+const chromium = new Chromium(browser);
+try {
+    await packageChecks(chromium, address);
+    await pageChecks(chromium, address);
+} finally {
+    await chromium.close();
+}
+await fallback(address);
+server.close();
+server.closeAllConnections();
+rmSync(scratch, { recursive: true });
+clearTimeout(timer);
+console.log(failures ? `${failures} failures` : `the page holds in ${browser}`);
+process.exitCode = failures ? 1 : 0;
