@@ -26,7 +26,7 @@ const inside = run => `async () => { ${HELPERS} return (${run})(); }`;
 
 /** Each check's name and source. */
 export const CHECKS = {
-    'a file is streamed and its progress told': inside(`async () => {
+    'kind 29: a file is streamed and its progress told': inside(`async () => {
         const seen = [];
         await Dla.load(MODEL, { backend: 'cpu', onProgress: progress => seen.push(progress) });
         const size = (await file('model.safetensors')).byteLength;
@@ -97,7 +97,7 @@ export const CHECKS = {
         await fails('input', () => dla.withSettings({ tauOffset: NaN }), 'no number');
         await fails('input', () => dla.withSettings({ schedule: 'sometimes' }), 'an unknown schedule');
     }`),
-    'calls that overlap are refused, and harm nothing': inside(`async () => {
+    'kind 24: calls that overlap are refused, and harm nothing': inside(`async () => {
         for (const backend of ['cpu', 'gpu']) {
             const session = await (await load(backend)).session(), first = session.feed(PROMPT);
             await Promise.all([
@@ -171,7 +171,7 @@ export const CHECKS = {
         await refuse('input', { config: config.replace('"num_hidden_layers": ', '"num_hidden_layers": 1'), weights }, 'other sizes');
         await refuse('unsupported', { config: config.replace('{', '{"quantization_config": { "bits": 4 },'), weights }, 'quantised weights');
     }`),
-    'a lost device is an error, and another is opened': inside(`async () => {
+    'kind 21: a lost device is an error, and another is opened': inside(`async () => {
         const dla = await load('gpu'), session = await dla.session();
         await session.feed(PROMPT);
         const saved = await session.save();

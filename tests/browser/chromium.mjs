@@ -58,9 +58,10 @@ export class Chromium {
     }
 
     async close() {
-        this.child.kill();
-        if (this.child.exitCode === null) await new Promise(resolve => this.child.on('exit', resolve));
-        rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
+        const gone = new Promise(resolve => this.child.on('exit', resolve));
+        this.send('Browser.close');
+        await gone;
+        rmSync(this.profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
     }
 }
 

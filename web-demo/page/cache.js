@@ -83,7 +83,7 @@ export class CacheView {
         card.style.setProperty("--ink", ink);
         card.classList.toggle("open", open);
         if (n.textContent !== String(state.n)) n.textContent = state.n;
-        const said = excerpt(story.said(state.start, state.start + Math.min(state.n, 14)));
+        const said = excerpt(story.said(state.start, state.start + Math.min(state.n, 48)));
         if (words.textContent !== said) words.textContent = said;
         bar.style.width = `${Math.round((100 * density) / most)}%`;
         card.firstChild.title = `${state.n} tokens from ${state.start} on, ${density.toFixed(3)} a token${open ? "; the open state" : ""}`;

@@ -47,9 +47,20 @@ export class Settings {
     /** As the weights were trained. */
     reset(trained) {
         this.trained = trained;
-        this.#tau.value = 0;
-        this.#capacity.value = trained.capacity;
-        for (const radio of $("schedule").querySelectorAll("input")) radio.checked = radio.value === trained.schedule;
+        this.#put({ tauOffset: 0, ...trained });
+    }
+
+    /** A value of {@link value}; says if it is another. */
+    show(value) {
+        const before = JSON.stringify(this.value);
+        this.#put({ tauOffset: 0, ...(value ?? this.trained) });
+        return JSON.stringify(this.value) !== before;
+    }
+
+    #put({ tauOffset, capacity, schedule }) {
+        this.#tau.value = tauOffset;
+        this.#capacity.value = capacity;
+        for (const radio of $("schedule").querySelectorAll("input")) radio.checked = radio.value === schedule;
         this.#badge();
     }
 

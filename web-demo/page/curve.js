@@ -51,12 +51,12 @@ function threshold(context, color, width, y, tau) {
     context.setLineDash([]);
     const label = `τ = ${tau.toFixed(2)}`;
     context.font = "600 12px system-ui, sans-serif";
-    context.textAlign = "right";
+    context.textAlign = "left";
     const wide = context.measureText(label).width;
     context.fillStyle = color("var(--panel)");
-    context.fillRect(width - wide - 8, y - 8, wide + 8, 16);
+    context.fillRect(0, y - 8, wide + 8, 16);
     context.fillStyle = color("var(--fg)");
-    context.fillText(label, width - 3, y + 4);
+    context.fillText(label, 3, y + 4);
 }
 
 /** The page's colours by `var(--name)`, read once. */

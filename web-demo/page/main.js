@@ -24,10 +24,11 @@ const text = new TextView($("text"));
 const cache = new CacheView($("cache"), { onPoint: id => text.point(id), onChoose: id => text.reveal(id) });
 const overview = new Overview($("overview"), choose);
 const player = new Player(link, { onPiece, onMode, onError, options });
-const settings = new Settings(change);
+const settings = new Settings(value => asked(change)(value));
 
-/** The models, the one shown, its story, the chosen head, the text's name, and what happened since the last drawing. */
-const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), events: [], from: 0, dirty: true, looked: 0 };
+/** The models, the one shown, its story, the chosen head, the text's name and bytes, what happened since the last drawing, and the
+ *  last thing that was asked for. */
+const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve() };
 
 const temperature = slider("temperature", value => (value === 0 ? "greedy" : value.toFixed(2)));
 const topK = slider("top-k", value => (value === 0 ? "all" : value));
@@ -46,14 +47,13 @@ function onError(error) {
     $("notice").hidden = false;
 }
 
-/** Runs what a person asked for; what fails is told. */
-const asked = call => async (...args) => {
-    $("notice").hidden = true;
-    try {
+/** Runs what a person asked for, one thing after the other; what fails is told. */
+const asked = call => (...args) => {
+    const run = async () => {
+        $("notice").hidden = true;
         await call(...args);
-    } catch (error) {
-        onError(error);
-    }
+    };
+    now.last = now.last.then(run).catch(onError);
 };
 
 // What came back from the worker is gathered, and drawn once a frame.
@@ -175,13 +175,17 @@ async function readOwn(bytes) {
     player.start("read");
 }
 
+async function under(value) {
+    now.info = await link.call("change", value);
+    facts();
+}
+
 /** The same text under another memory. */
 async function change(value) {
     const { mode } = player;
     const read = now.story.tokens;
     await player.pause();
-    now.info = await link.call("change", value);
-    facts();
+    await under(value);
     const all = Uint8Array.from([...now.story.bytes, ...player.rest]), { written } = now.story;
     fresh();
     player.put(all);
@@ -210,9 +214,12 @@ async function save() {
 async function load(file) {
     await player.pause();
     const saved = unpack(file);
+    if (settings.show(saved.settings)) await under(saved.settings);
+    now.story = new Story(now.info);
     const states = await link.call("restore", saved.bytes);
     now.story.restore(saved.text, saved.written, states);
     player.put(new Uint8Array());
+    now.source = saved.text;
     $("own").hidden = true;
     $("text").hidden = false;
     choose(now.index);

@@ -23,6 +23,8 @@ export class Player {
     #rest = new Uint8Array();
     #inFlight = Promise.resolve();
     #age = 0;
+    #tokens = 0;
+    #milliseconds = 0;
 
     /** `onPiece(piece, own)` for what came back, `onMode()` when it starts or ends, `onError(error)`. */
     constructor(link, { onPiece, onMode, onError, options }) {
@@ -45,14 +47,15 @@ export class Player {
         while (this.#age === age) {
             const now = await frame();
             if (this.#age !== age) return;
-            due = Math.min(due + (this.speed * (now - last)) / 1000, MOST);
+            due = Number.isFinite(this.speed) ? Math.min(due + (this.speed * (now - last)) / 1000, MOST) : MOST;
             last = now;
             if (due < 1) continue;
-            const count = Number.isFinite(due) ? Math.floor(due) : MOST;
-            const done = await this.#turn(mode, Math.min(count, mode === "write" ? LIMIT - written : MOST));
+            const count = Math.min(Math.floor(due), mode === "write" ? LIMIT - written : MOST);
+            const done = await this.#turn(mode, count);
             due -= count;
-            written += done;
-            if (this.#age === age && (done === 0 || written >= LIMIT || (mode === "read" && !this.#rest.length))) this.pause();
+            if (mode === "write") written += done;
+            const over = done === 0 || written >= LIMIT || (mode === "read" && !this.#rest.length);
+            if (this.#age === age && over) this.pause();
         }
     }
 
@@ -105,9 +108,15 @@ export class Player {
         return tokens.length;
     }
 
+    /** Over many calls, since a browser's clock may be too coarse for one. */
     #measure(tokens, began) {
-        const rate = (tokens * 1000) / Math.max(.1, performance.now() - began);
-        this.rate = this.rate ? this.rate + (rate - this.rate) * .1 : rate;
+        this.#tokens += tokens;
+        this.#milliseconds += performance.now() - began;
+        if (this.#milliseconds > 20) this.rate = (1000 * this.#tokens) / this.#milliseconds;
+        if (this.#milliseconds > 2000) {
+            this.#tokens /= 2;
+            this.#milliseconds /= 2;
+        }
     }
 }
 

@@ -10,15 +10,17 @@ let dla, changed, session, writing;
 const current = () => changed ?? dla;
 
 async function renew() {
-    stopWriting();
+    await stopWriting();
     session?.free();
     session = await current().session();
     return current().info;
 }
 
-function stopWriting() {
-    writing?.return();
+/** The session belongs to a text that is being written until that ends. */
+async function stopWriting() {
+    const ending = writing?.return();
     writing = undefined;
+    await ending;
 }
 
 /** Bits of the bytes from `from` on. */
@@ -47,7 +49,10 @@ const CALLS = {
         return renew();
     },
 
-    feed: (bytes) => session.feed(bytes),
+    async feed(bytes) {
+        await stopWriting();
+        return session.feed(bytes);
+    },
 
     /** At most `count` tokens; fewer, or none, where the text ends. */
     async write(count, options) {
@@ -64,20 +69,20 @@ const CALLS = {
         return tokens;
     },
 
-    async stop() {
-        await writing?.return();
-        writing = undefined;
-    },
+    stop: stopWriting,
 
     async reset() {
-        stopWriting();
+        await stopWriting();
         await session.reset();
     },
 
-    save: () => session.save(),
+    async save() {
+        await stopWriting();
+        return session.save();
+    },
 
     async restore(bytes) {
-        stopWriting();
+        await stopWriting();
         await session.restore(bytes);
         return session.states();
     },
