@@ -238,6 +238,14 @@ async function pageChecks(chromium, address) {
         await page.until(`document.querySelector('#text i')`, 30);
         await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
     });
+    await check('the page on WebGPU', async () => {
+        await page.go(`${address}/?backend=gpu&still`);
+        await page.until(`${told0}.startsWith('Nothing')`, 60);
+        await page.evaluate(set('speed', 100));
+        await page.evaluate(click('play'));
+        await page.until(`!${RUNNING} && ${told0}.includes('tokens/s')`, 120);
+        return page.evaluate(`document.getElementById('facts').textContent + ', ' + ${told0}.match(/[0-9]+ tokens.s/)[0]`);
+    });
     await check('nothing complained of', () => equal(page.complaints, [], 'console'));
     await check('it fits every width, in light and dark', () => photograph(page, address));
 }

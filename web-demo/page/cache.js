@@ -54,7 +54,8 @@ export class CacheView {
 
     #resize(slots) {
         this.#slots = slots;
-        this.#list.style.setProperty("--columns", slots > 24 ? 6 : slots > 12 ? 5 : 4);
+        this.#list.style.setProperty("--columns", slots > 36 ? 8 : slots > 24 ? 6 : slots > 12 ? 5 : 4);
+        this.#list.classList.toggle("many", slots > 24);
     }
 
     #pad(live) {

@@ -14,6 +14,8 @@ import { TextView } from "./text.js";
 
 /** Speeds at which single changes can still be followed with the eyes. */
 const FOLLOWED = 40;
+/** What would not be seen between quotation marks; a piece of a character has no text. */
+const SIGNS = { "\n": "↵", "\t": "⇥", " ": "␣", "": "…" };
 /** Milliseconds between two looks at every head. */
 const OVERVIEW = 250;
 
@@ -107,7 +109,7 @@ function draw(time) {
         overview.show(story, index);
         enable();
     } else {
-        setTimeout(() => { now.dirty = true; }, OVERVIEW);
+        now.later ??= setTimeout(() => { [now.later, now.dirty] = [undefined, true]; }, OVERVIEW);
     }
 }
 
@@ -120,11 +122,12 @@ function tell(events) {
         return;
     }
     const mine = events.filter(event => event.token === token), tau = story.tau(index), score = story.score(token, index);
-    const deeds = mine.map(event => (event.what === "opened" ? "opens a state" : `states ${event.at + 1} and ${event.at + 2} merge to make room`));
-    if (!mine.some(({ what }) => what === "opened")) deeds.push("joins the open state");
+    const merges = mine.filter(({ what }) => what === "merged");
+    const deeds = merges.map(({ at }) => `states ${at + 1} and ${at + 2} merge to make room`);
+    deeds.push(story.states(index).at(-1).start === token ? "opens a state" : "joins the open state");
     const measured = Number.isFinite(score) && story.info.schedule === "dynamic" ? `, score ${score.toFixed(2)} ${score >= tau ? "≥" : "<"} τ ${tau.toFixed(2)}` : "";
     const rate = player.rate ? ` · ${Math.round(player.rate)} tokens/s` : "";
-    $("told").textContent = `Token ${token} “${story.pieces[token].replace("\n", "↵") || "…"}”${measured}: ${deeds.join("; ")}${rate}`;
+    $("told").textContent = `Token ${token} “${SIGNS[story.pieces[token]] ?? story.pieces[token]}”${measured}: ${deeds.join("; ")}${rate}`;
 }
 
 /** Another head. */
@@ -277,7 +280,8 @@ function facts() {
     if (info.note) $("facts").lastChild.title = info.note;
     $("facts").dataset.backend = info.backend;
     if (info.note) $("facts").append(Object.assign(document.createElement("li"), { className: "note", textContent: info.note }));
-    $("bytes").textContent = `${(info.stateBytes / 1024).toFixed(0)} KiB`;
+    const kibibytes = info.stateBytes / 1024;
+    $("bytes").textContent = kibibytes < 1024 ? `${kibibytes.toFixed(0)} KiB` : `${(kibibytes / 1024).toFixed(1)} MiB`;
 }
 
 async function start() {

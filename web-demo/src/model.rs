@@ -24,7 +24,7 @@ use crate::settings::{Adapted, Settings, word};
 #[derive(Debug)]
 pub(crate) enum Engine {
     /// The reference in plain Rust.
-    Cpu(CpuModel),
+    Cpu(Box<CpuModel>),
     /// The passes on a device.
     Gpu(GpuModel),
 }
@@ -140,7 +140,7 @@ impl Loaded {
         let model = CpuModel::build(&config, &mut weights)?;
         drop(weights);
         Ok(Self {
-            engine: Engine::Cpu(model),
+            engine: Engine::Cpu(model.into()),
             config,
             checkpoint,
             note,
