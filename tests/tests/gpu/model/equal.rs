@@ -129,7 +129,7 @@ fn golden_logits_whole_and_stepped_on_two_devices() {
                 let mut rows = gpu.block_on(model.batch(batch)).expect("a batch");
                 let mut logits = vec![Vec::new(); batch];
                 let steps = (prefill..tokens).map(|t| t..t + 1);
-                for piece in [0..prefill].into_iter().chain(steps) {
+                for piece in std::iter::once(0..prefill).chain(steps) {
                     let pieces: Vec<&[u32]> =
                         sequences.iter().map(|ids| &ids[piece.clone()]).collect();
                     let taken = gpu.block_on(rows.run(&pieces, &ALL)).expect("valid ids");
