@@ -25,7 +25,11 @@ pub(crate) fn map_sequences<T>(dims: &Dims, work: impl Fn(usize, usize) -> T) ->
 
 /// Calls `work(index, row)` for every `width` consecutive values of `out`.
 #[cfg(feature = "threads")]
-pub(crate) fn for_rows(out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+pub(crate) fn for_rows<R: Send>(
+    out: &mut [R],
+    width: usize,
+    work: impl Fn(usize, &mut [R]) + Sync,
+) {
     use rayon::prelude::*;
     let rows = out.par_chunks_mut(width).enumerate();
     rows.for_each(|(index, row)| work(index, row));
@@ -33,7 +37,7 @@ pub(crate) fn for_rows(out: &mut [f32], width: usize, work: impl Fn(usize, &mut 
 
 /// Calls `work(index, row)` for every `width` consecutive values of `out`.
 #[cfg(not(feature = "threads"))]
-pub(crate) fn for_rows(out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32])) {
+pub(crate) fn for_rows<R>(out: &mut [R], width: usize, work: impl Fn(usize, &mut [R])) {
     let rows = out.chunks_mut(width).enumerate();
     rows.for_each(|(index, row)| work(index, row));
 }

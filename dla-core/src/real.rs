@@ -40,6 +40,10 @@ pub trait Real:
     fn to_f64(self) -> f64;
     /// e to the power of this value.
     fn exp(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
+    /// ln(1 + x), without loss for small x.
+    fn ln_1p(self) -> Self;
     /// The square root.
     fn sqrt(self) -> Self;
     /// Neither infinite nor NaN.
@@ -65,6 +69,12 @@ macro_rules! real {
             }
             fn exp(self) -> Self {
                 self.exp()
+            }
+            fn ln(self) -> Self {
+                self.ln()
+            }
+            fn ln_1p(self) -> Self {
+                self.ln_1p()
             }
             fn sqrt(self) -> Self {
                 self.sqrt()

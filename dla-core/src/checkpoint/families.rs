@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 use super::json::Fields;
 use crate::config::{Backbone, Config, Schedule};
 use crate::error::{Error, Result};
-use crate::model::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
+use crate::model::{
+    AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
+};
 
 /// What `ssm_cfg` may hold; those not read only matter for training or speed.
 const SSM_KEYS: [&str; 19] = [
@@ -38,6 +40,7 @@ pub(super) fn read(object: &Map<String, Value>) -> Result<ModelConfig> {
         _ if fields.has("ssm_cfg") => state_spaces(&fields)?,
         Some("mamba2") => mamba2(&fields)?,
         Some("gated_deltanet") => gated_deltanet(&fields)?,
+        Some("dla_attention") => attention(&fields)?,
         other => return Err(unknown(other.unwrap_or("none"))),
     };
     let dla = fields.section("dla", "dla.")?;
@@ -55,7 +58,7 @@ pub(super) fn read(object: &Map<String, Value>) -> Result<ModelConfig> {
 }
 
 fn unknown(got: &str) -> Error {
-    let expected = "mamba2 or gated_deltanet, or an ssm_cfg section";
+    let expected = "mamba2, gated_deltanet or dla_attention, or an ssm_cfg section";
     Error::unsupported("load", "config.json, model_type", expected, got)
 }
 
@@ -204,6 +207,27 @@ fn gated_deltanet(fields: &Fields<'_>) -> Result<ModelConfig> {
             conv_width: fields.size_or_none("conv_size")?.unwrap_or(4),
             gate: fields.flag("use_gate", true)?,
             negative_eigenvalues: fields.flag("allow_neg_eigval", false)?,
+            intermediate: intermediate(fields, hidden)?,
+        }),
+        dla: None,
+    })
+}
+
+/// This project's softmax attention, in the settings' names of Gated DeltaNet.
+fn attention(fields: &Fields<'_>) -> Result<ModelConfig> {
+    fields.only("dla", &[], "softmax attention has no states")?;
+    let hidden = fields.size("hidden_size")?;
+    Ok(ModelConfig {
+        family: Family::Attention,
+        hidden,
+        layers: fields.size("num_hidden_layers")?,
+        vocabulary: fields.size("vocab_size")?,
+        tied: fields.flag("tie_word_embeddings", false)?,
+        norm_epsilon: fields.number("norm_eps", 1e-6)? as f32,
+        mixer: MixerConfig::Attention(AttentionConfig {
+            heads: fields.size("num_heads")?,
+            head_dim: fields.size("head_dim")?,
+            conv_width: fields.size_or_none("conv_size")?.unwrap_or(4),
             intermediate: intermediate(fields, hidden)?,
         }),
         dla: None,

@@ -39,7 +39,7 @@ impl Upcycle {
     /// config.json of the upcycled `checkpoint`.
     ///
     /// # Errors
-    /// For a checkpoint that is DLA already, and settings that the operator refuses.
+    /// For a checkpoint that is DLA already or has no states, and settings that the operator refuses.
     pub fn config(&self, checkpoint: &Checkpoint) -> Result<String> {
         let mut object = checkpoint.json.clone();
         if object.get("dla").is_some_and(|dla| !dla.is_null()) {
@@ -49,6 +49,15 @@ impl Upcycle {
                 argument,
                 "a plain checkpoint",
                 "DLA already",
+            ));
+        }
+        if checkpoint.config.attention().is_some() {
+            let (argument, expected) = ("config.json, model_type", "mamba2 or gated_deltanet");
+            return Err(Error::unsupported(
+                "load",
+                argument,
+                expected,
+                "dla_attention",
             ));
         }
         if self.tau.is_nan() {
@@ -101,7 +110,7 @@ impl Upcycle {
         let one = (1f64.exp() - 1.0).ln() as f32;
         let stem = match config.family {
             Family::Mamba2 | Family::StateSpaces => ("backbone", "mixer"),
-            Family::GatedDeltaNet => ("model", "attn"),
+            Family::GatedDeltaNet | Family::Attention => ("model", "attn"),
         };
         let layer = |i: usize| {
             let add = move |name: &str, shape: &[usize], value| Added {

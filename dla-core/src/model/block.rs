@@ -1,5 +1,6 @@
 //! One block: norm, mixer and residual; with Gated DeltaNet also norm, MLP and residual.
 
+use super::attention::SoftmaxAttention;
 use super::config::{MixerConfig, ModelConfig};
 use super::gated_delta::GatedDelta;
 use super::mamba2::Mamba2;
@@ -23,6 +24,7 @@ pub(super) struct Block {
 enum Mixer {
     Mamba2(Box<Mamba2>),
     GatedDelta(Box<GatedDelta>),
+    Attention(Box<SoftmaxAttention>),
 }
 
 impl Block {
@@ -38,6 +40,9 @@ impl Block {
                 (MixerConfig::GatedDelta(mixer), MixerTensors::GatedDelta(tensors)) => {
                     Mixer::GatedDelta(GatedDelta::new(config, mixer, tensors, operator).into())
                 }
+                (MixerConfig::Attention(mixer), MixerTensors::Attention(tensors)) => {
+                    Mixer::Attention(SoftmaxAttention::new(config, mixer, tensors).into())
+                }
                 _ => unreachable!("tensors follow the settings"),
             },
             mlp: tensors.mlp.map(|tensors| Mlp::new(config, tensors)),
@@ -49,11 +54,13 @@ impl Block {
         match &self.mixer {
             Mixer::Mamba2(mixer) => mixer.operator().tau(),
             Mixer::GatedDelta(mixer) => mixer.operator().tau(),
+            Mixer::Attention(_) => &[],
         }
     }
 
     /// The residual stream `x` `[tokens, hidden]` through the block; `state` goes on to after it.
-    /// What the operator measured and decided is given back; it follows `replay` where that is given.
+    /// What the operator measured and decided is given back, nothing for softmax attention; it follows
+    /// `replay` where that is given.
     pub(super) fn forward(
         &self,
         x: &mut [f32],
@@ -64,6 +71,7 @@ impl Block {
         let (mixed, trace) = match &self.mixer {
             Mixer::Mamba2(mixer) => mixer.forward(&normed, state, replay)?,
             Mixer::GatedDelta(mixer) => mixer.forward(&normed, state, replay)?,
+            Mixer::Attention(mixer) => (mixer.forward(&normed, state), Trace::default()),
         };
         add(x, &mixed);
         if let Some(mlp) = &self.mlp {

@@ -67,6 +67,6 @@ impl<'a> Call<'a> {
 pub struct Reply {
     /// The logits asked for, `[rows, vocabulary]`.
     pub logits: Vec<f32>,
-    /// What each layer measured and decided, `[1, tokens, heads]`.
+    /// What each layer measured and decided, `[1, tokens, heads]`; empty for softmax attention.
     pub traces: Vec<Trace>,
 }

@@ -2,6 +2,7 @@
 
 use crate::config::{Backbone, Config, Schedule};
 use crate::dims::Dims;
+use crate::nn::Attention;
 
 /// The families of checkpoints: they differ in the names of tensors and settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,9 @@ pub enum Family {
     StateSpaces,
     /// fla's `model_type: gated_deltanet`.
     GatedDeltaNet,
+    /// This project's `model_type: dla_attention`: softmax attention in Gated DeltaNet's body, the
+    /// baseline of its experiments.
+    Attention,
 }
 
 impl std::fmt::Display for Family {
@@ -20,6 +24,7 @@ impl std::fmt::Display for Family {
             Self::Mamba2 => "Mamba-2 (Hugging Face)",
             Self::StateSpaces => "Mamba-2 (state-spaces)",
             Self::GatedDeltaNet => "Gated DeltaNet (fla)",
+            Self::Attention => "softmax attention",
         })
     }
 }
@@ -52,6 +57,8 @@ pub enum MixerConfig {
     Mamba2(Mamba2Config),
     /// Gated DeltaNet.
     GatedDelta(GatedDeltaConfig),
+    /// Softmax attention.
+    Attention(AttentionConfig),
 }
 
 /// Settings of a Mamba-2 mixer.
@@ -96,6 +103,19 @@ pub struct GatedDeltaConfig {
     pub intermediate: usize,
 }
 
+/// Settings of a softmax-attention mixer and the MLP beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionConfig {
+    /// Heads.
+    pub heads: usize,
+    /// Width of a head's queries, keys and values.
+    pub head_dim: usize,
+    /// Width of the convolutions.
+    pub conv_width: usize,
+    /// Width inside the MLP.
+    pub intermediate: usize,
+}
+
 /// What DLA adds: the `dla` section of config.json.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DlaConfig {
@@ -106,11 +126,21 @@ pub struct DlaConfig {
 }
 
 impl ModelConfig {
-    /// The recurrence under the mixers.
+    /// The recurrence under the mixers; plain for softmax attention, which keeps every token and
+    /// leaves its states empty.
     pub fn backbone(&self) -> Backbone {
         match self.mixer {
             MixerConfig::Mamba2(_) => Backbone::Decay,
             MixerConfig::GatedDelta(_) => Backbone::Delta,
+            MixerConfig::Attention(_) => Backbone::Plain,
+        }
+    }
+
+    /// The settings of the mixers if they are softmax attention, which has no states.
+    pub fn attention(&self) -> Option<&AttentionConfig> {
+        match &self.mixer {
+            MixerConfig::Attention(attention) => Some(attention),
+            MixerConfig::Mamba2(_) | MixerConfig::GatedDelta(_) => None,
         }
     }
 
@@ -131,6 +161,7 @@ impl ModelConfig {
         let (heads, groups, key_dim, value_dim) = match &self.mixer {
             MixerConfig::Mamba2(m) => (m.heads, m.groups, m.state, m.head_dim),
             MixerConfig::GatedDelta(d) => (d.value_heads, d.key_heads, d.key_dim, d.value_dim),
+            MixerConfig::Attention(a) => (a.heads, a.heads, a.head_dim, a.head_dim),
         };
         Dims {
             batch: 1,
@@ -148,17 +179,22 @@ impl ModelConfig {
         match &self.mixer {
             MixerConfig::Mamba2(m) => (vec![m.conv_channels()], m.conv_width),
             MixerConfig::GatedDelta(d) => (vec![d.keys(), d.keys(), d.values()], d.conv_width),
+            MixerConfig::Attention(a) => (vec![a.inner(); 3], a.conv_width),
         }
     }
 
-    /// Bytes that one sequence carries from token to token; the most that 64 bits count for settings
-    /// that no weights could belong to.
+    /// Bytes that one sequence carries from token to token, without the keys and values of softmax
+    /// attention, which grow with it; the most that 64 bits count for settings that no weights could
+    /// belong to.
     pub fn state_bytes(&self) -> u64 {
         let dims = self.dims();
         let (channels, width) = self.convolutions();
         let inputs = (width - 1) as u64 * channels.iter().map(|&n| n as u64).sum::<u64>();
         let entries = (dims.sequences() * dims.capacity) as u64;
-        let states = entries.saturating_mul(dims.state_len() as u64 + 2);
+        let states = match self.attention() {
+            Some(_) => 0,
+            None => entries.saturating_mul(dims.state_len() as u64 + 2),
+        };
         let layer = inputs.saturating_add(states).saturating_mul(4);
         layer.saturating_mul(self.layers as u64)
     }
@@ -178,6 +214,21 @@ impl Mamba2Config {
     /// Channels of the convolution: x, B and C.
     pub fn conv_channels(&self) -> usize {
         self.inner() + 2 * self.keys()
+    }
+}
+
+impl AttentionConfig {
+    /// Values of all heads.
+    pub fn inner(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// The layer of these sizes.
+    pub fn attention(&self) -> Attention {
+        Attention {
+            heads: self.heads,
+            width: self.head_dim,
+        }
     }
 }
 

@@ -1,16 +1,17 @@
 //! The Gated DeltaNet mixer (arXiv 2412.06464), in the names of fla's checkpoints.
 
 use super::config::{GatedDeltaConfig, ModelConfig};
+use super::convolved::ConvolvedProjection;
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
-use super::tensors::{ConvolvedTensors, GatedDeltaTensors};
+use super::tensors::GatedDeltaTensors;
 use crate::decisions::{Decisions, Trace};
 use crate::error::Result;
-use crate::nn::activation::{sigmoid, silu, softplus};
-use crate::nn::{CausalConv, Linear, RmsNorm, norm};
+use crate::nn::activation::{sigmoid, softplus};
+use crate::nn::{Linear, RmsNorm, norm};
 
 /// ε under the root of the keys' and queries' length.
-const L2_EPSILON: f32 = 1e-6;
+pub(super) const L2_EPSILON: f32 = 1e-6;
 
 /// A Gated DeltaNet mixer: q, k and v each projected, convolved and through SiLU, q and k of unit
 /// length and q scaled by Dk^−½; the operator with g = −e^{A_log}·softplus(a + bias) and
@@ -114,27 +115,5 @@ impl GatedDelta {
         let mut beta = self.b_proj.forward(x);
         beta.iter_mut().for_each(|b| *b = most * sigmoid(*b));
         beta
-    }
-}
-
-/// A projection, a convolution, SiLU.
-#[derive(Clone, Debug)]
-struct ConvolvedProjection {
-    projection: Linear,
-    conv: CausalConv,
-}
-
-impl ConvolvedProjection {
-    fn new(hidden: usize, rows: usize, tensors: ConvolvedTensors<Vec<f32>>) -> Self {
-        Self {
-            projection: Linear::new(hidden, tensors.projection, None),
-            conv: CausalConv::new(rows, tensors.conv, None),
-        }
-    }
-
-    fn forward(&self, x: &[f32], state: &mut Vec<f32>) -> Vec<f32> {
-        let mut y = self.conv.forward(&self.projection.forward(x), state);
-        y.iter_mut().for_each(|y| *y = silu(*y));
-        y
     }
 }

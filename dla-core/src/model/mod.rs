@@ -3,22 +3,30 @@
 //! A name in the code is a name in the checkpoint. Prefill takes any number of tokens through the
 //! chunkwise form, a step takes one through the recurrence; both end in the same state.
 
+mod attention;
 mod block;
 mod call;
 mod config;
+mod convolved;
 mod gated_delta;
+mod init;
 mod mamba2;
 mod operator;
 mod session;
 mod tensors;
+pub mod training;
+mod tree;
 mod weights;
 
 pub use call::{Call, Reply, Rows};
-pub use config::{DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
+pub use config::{
+    AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
+};
+pub use init::Initial;
 pub use session::{LayerState, ModelSession, ModelSnapshot};
 pub use tensors::{
-    BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors,
-    MlpTensors, ModelTensors,
+    AttentionTensors, BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors,
+    MixerTensors, MlpTensors, ModelTensors,
 };
 pub use weights::{Names, TensorName, Weights};
 
@@ -26,7 +34,8 @@ use self::block::Block;
 use crate::error::Result;
 use crate::nn::{Embedding, Linear, RmsNorm, linear};
 
-/// A language model of Mamba-2 or Gated DeltaNet blocks, with DLA where its checkpoint has it.
+/// A language model of Mamba-2 or Gated DeltaNet blocks, with DLA where its checkpoint has it, or of
+/// softmax attention.
 ///
 /// The model does not change; each sequence has a [`ModelSession`] of its own, so sequences of any
 /// lengths can be taken side by side.

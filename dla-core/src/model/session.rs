@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::config::ModelConfig;
+use super::config::{AttentionConfig, ModelConfig};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::dims::Dims;
@@ -19,8 +19,12 @@ const VERSION: u32 = 1;
 pub struct LayerState {
     /// The last inputs of each convolution, `[width − 1, channels]`, oldest first.
     pub conv: Vec<Vec<f32>>,
-    /// The memory states.
+    /// The memory states; none live for softmax attention.
     pub cache: Arc<Cache<f32>>,
+    /// The keys of all tokens, `[tokens, heads, head_dim]`; of softmax attention only.
+    pub keys: Vec<f32>,
+    /// The values of all tokens, `[tokens, heads, head_dim]`; of softmax attention only.
+    pub values: Vec<f32>,
 }
 
 /// One sequence of a model: everything that a later token needs of the earlier ones.
@@ -38,6 +42,8 @@ struct Layout {
     config: Config,
     /// Values of each convolution's state.
     conv: Vec<usize>,
+    /// Values of a token's key, of softmax attention only.
+    attended: Option<usize>,
     layers: usize,
 }
 
@@ -58,6 +64,7 @@ impl Layout {
                 .iter()
                 .map(|channels| channels * (width - 1))
                 .collect(),
+            attended: config.attention().map(AttentionConfig::inner),
             layers: config.layers,
         }
     }
@@ -66,6 +73,8 @@ impl Layout {
         let layer = LayerState {
             conv: self.conv.iter().map(|&len| vec![0.0; len]).collect(),
             cache: Arc::new(Cache::new(&self.dims)),
+            keys: Vec::new(),
+            values: Vec::new(),
         };
         Arc::new(vec![layer; self.layers])
     }
@@ -141,7 +150,7 @@ impl ModelSession {
 
     /// The session as bytes, all numbers little-endian: `"DLAM"`, version u32, position u64, then
     /// for each layer its convolutions' inputs f32, the byte count u64 of its states and those
-    /// ([`session::encode`]).
+    /// ([`session::encode`]), and its keys and values f32 if it is softmax attention.
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -151,6 +160,8 @@ impl ModelSession {
             let states = session::encode(&self.layout.dims, &self.layout.config, &layer.cache);
             bytes.extend((states.len() as u64).to_le_bytes());
             bytes.extend(states);
+            let attended = layer.keys.iter().chain(&layer.values);
+            bytes.extend(attended.flat_map(|x| x.to_le_bytes()));
         }
         bytes
     }
@@ -214,12 +225,21 @@ impl Layout {
         if dims != self.dims || config != self.config {
             return Err(refused("states", "those of this model", "another model's"));
         }
+        let attended = self.attended_len(position);
         let layer = LayerState {
             conv,
             cache: Arc::new(cache),
+            keys: read_floats(rest, attended)?,
+            values: read_floats(rest, attended)?,
         };
         self.check(&layer, position)?;
         Ok(layer)
+    }
+
+    /// Values of all keys after `position` tokens.
+    fn attended_len(&self, position: u64) -> usize {
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        position.saturating_mul(self.attended.unwrap_or(0))
     }
 
     /// Refuses a layer of other sizes or with states of another number of tokens.
@@ -233,8 +253,14 @@ impl Layout {
             ));
         }
         layer.cache.check(&self.dims, self.config.schedule)?;
+        let attended = self.attended_len(position);
+        if [layer.keys.len(), layer.values.len()] != [attended; 2] {
+            let expected = format!("{attended} values of {position} tokens");
+            return Err(refused("keys", expected, layer.keys.len()));
+        }
+        let held = self.attended.map_or(position, |_| 0);
         let mut sequences = 0..self.dims.sequences();
-        match sequences.any(|i| layer.cache.position(&self.dims, i) != position) {
+        match sequences.any(|i| layer.cache.position(&self.dims, i) != held) {
             true => Err(refused("position", "the tokens of the states", position)),
             false => Ok(()),
         }

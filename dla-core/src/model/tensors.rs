@@ -2,7 +2,9 @@
 //!
 //! `T` is what stands for a tensor, as its [`Weights`] say.
 
-use super::config::{Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig};
+use super::config::{
+    AttentionConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
+};
 use super::weights::{Scope, Weights};
 use crate::error::Result;
 
@@ -28,7 +30,7 @@ pub struct BlockTensors<T> {
     pub mixer: MixerTensors<T>,
     /// What DLA adds to the mixer.
     pub dla: Option<DlaTensors<T>>,
-    /// The MLP's, beside Gated DeltaNet.
+    /// The MLP's, beside Gated DeltaNet and attention.
     pub mlp: Option<MlpTensors<T>>,
 }
 
@@ -39,6 +41,8 @@ pub enum MixerTensors<T> {
     Mamba2(Mamba2Tensors<T>),
     /// Gated DeltaNet.
     GatedDelta(GatedDeltaTensors<T>),
+    /// Softmax attention.
+    Attention(AttentionTensors<T>),
 }
 
 /// The tensors of a Mamba-2 mixer: `inner` is H·Dv, `channels` inner + 2·G·Dk.
@@ -88,6 +92,19 @@ pub struct GatedDeltaTensors<T> {
     /// `[Dv]`.
     pub o_norm: T,
     /// `[hidden, values]`.
+    pub o_proj: T,
+}
+
+/// The tensors of a softmax-attention mixer: `inner` is heads · head_dim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionTensors<T> {
+    /// `[inner, hidden]` and its convolution.
+    pub q: ConvolvedTensors<T>,
+    /// `[inner, hidden]` and its convolution.
+    pub k: ConvolvedTensors<T>,
+    /// `[inner, hidden]` and its convolution.
+    pub v: ConvolvedTensors<T>,
+    /// `[hidden, inner]`.
     pub o_proj: T,
 }
 
@@ -172,7 +189,9 @@ impl OuterNames {
         let (body, embeddings, norm) = match family {
             Family::Mamba2 => ("backbone.", "embeddings.weight", "norm_f.weight"),
             Family::StateSpaces => ("backbone.", "embedding.weight", "norm_f.weight"),
-            Family::GatedDeltaNet => ("model.", "embeddings.weight", "norm.weight"),
+            Family::GatedDeltaNet | Family::Attention => {
+                ("model.", "embeddings.weight", "norm.weight")
+            }
         };
         Self {
             body,
@@ -188,34 +207,43 @@ impl<T> BlockTensors<T> {
         weights: &mut Scope<'_, W>,
     ) -> Result<Self> {
         let hidden = [config.hidden];
-        match &config.mixer {
+        let (norm, mixer_name, inner) = match &config.mixer {
+            MixerConfig::Mamba2(_) => ("norm.weight", "mixer", None),
+            MixerConfig::GatedDelta(mixer) => {
+                ("attn_norm.weight", "attn", Some(mixer.intermediate))
+            }
+            MixerConfig::Attention(mixer) => ("attn_norm.weight", "attn", Some(mixer.intermediate)),
+        };
+        let norm = weights.tensor(norm, &hidden)?;
+        let mut inside = weights.within(mixer_name);
+        let mixer = MixerTensors::load(config, &mut inside)?;
+        let dla = DlaTensors::load(config, &mut inside)?;
+        let mlp = inner.map(|inner| MlpTensors::load(config.hidden, inner, weights));
+        Ok(Self {
+            norm,
+            mixer,
+            dla,
+            mlp: mlp.transpose()?,
+        })
+    }
+}
+
+impl<T> MixerTensors<T> {
+    fn load<W: Weights<Tensor = T>>(
+        config: &ModelConfig,
+        weights: &mut Scope<'_, W>,
+    ) -> Result<Self> {
+        Ok(match &config.mixer {
             MixerConfig::Mamba2(mixer) => {
-                let norm = weights.tensor("norm.weight", &hidden)?;
-                let mut inside = weights.within("mixer");
-                Ok(Self {
-                    norm,
-                    mixer: MixerTensors::Mamba2(Mamba2Tensors::load(config, mixer, &mut inside)?),
-                    dla: DlaTensors::load(config, &mut inside)?,
-                    mlp: None,
-                })
+                Self::Mamba2(Mamba2Tensors::load(config, mixer, weights)?)
             }
             MixerConfig::GatedDelta(mixer) => {
-                let norm = weights.tensor("attn_norm.weight", &hidden)?;
-                let mut inside = weights.within("attn");
-                let tensors = GatedDeltaTensors::load(config, mixer, &mut inside)?;
-                let dla = DlaTensors::load(config, &mut inside)?;
-                Ok(Self {
-                    norm,
-                    mixer: MixerTensors::GatedDelta(tensors),
-                    dla,
-                    mlp: Some(MlpTensors::load(
-                        config.hidden,
-                        mixer.intermediate,
-                        weights,
-                    )?),
-                })
+                Self::GatedDelta(GatedDeltaTensors::load(config, mixer, weights)?)
             }
-        }
+            MixerConfig::Attention(mixer) => {
+                Self::Attention(AttentionTensors::load(config, mixer, weights)?)
+            }
+        })
     }
 }
 
@@ -251,20 +279,11 @@ impl<T> GatedDeltaTensors<T> {
     ) -> Result<Self> {
         let (hidden, heads) = (model.hidden, config.value_heads);
         let (keys, values) = (config.keys(), config.values());
-        let convolved = |weights: &mut Scope<'_, W>, letter: &str, rows| {
-            let [projection, conv] = [
-                format!("{letter}_proj.weight"),
-                format!("{letter}_conv1d.weight"),
-            ];
-            Ok::<_, crate::Error>(ConvolvedTensors {
-                projection: weights.tensor(&projection, &[rows, hidden])?,
-                conv: weights.tensor(&conv, &[rows, 1, config.conv_width])?,
-            })
-        };
+        let shape = [hidden, config.conv_width];
         Ok(Self {
-            q: convolved(weights, "q", keys)?,
-            k: convolved(weights, "k", keys)?,
-            v: convolved(weights, "v", values)?,
+            q: ConvolvedTensors::load(weights, "q", keys, shape)?,
+            k: ConvolvedTensors::load(weights, "k", keys, shape)?,
+            v: ConvolvedTensors::load(weights, "v", values, shape)?,
             a_proj: weights.tensor("a_proj.weight", &[heads, hidden])?,
             b_proj: weights.tensor("b_proj.weight", &[heads, hidden])?,
             a_log: weights.tensor("A_log", &[heads])?,
@@ -276,13 +295,46 @@ impl<T> GatedDeltaTensors<T> {
     }
 }
 
+impl<T> AttentionTensors<T> {
+    fn load<W: Weights<Tensor = T>>(
+        model: &ModelConfig,
+        config: &AttentionConfig,
+        weights: &mut Scope<'_, W>,
+    ) -> Result<Self> {
+        let (hidden, inner) = (model.hidden, config.inner());
+        let shape = [hidden, config.conv_width];
+        Ok(Self {
+            q: ConvolvedTensors::load(weights, "q", inner, shape)?,
+            k: ConvolvedTensors::load(weights, "k", inner, shape)?,
+            v: ConvolvedTensors::load(weights, "v", inner, shape)?,
+            o_proj: weights.tensor("o_proj.weight", &[hidden, inner])?,
+        })
+    }
+}
+
+impl<T> ConvolvedTensors<T> {
+    fn load<W: Weights<Tensor = T>>(
+        weights: &mut Scope<'_, W>,
+        letter: &str,
+        rows: usize,
+        [hidden, width]: [usize; 2],
+    ) -> Result<Self> {
+        let projection = format!("{letter}_proj.weight");
+        let conv = format!("{letter}_conv1d.weight");
+        Ok(Self {
+            projection: weights.tensor(&projection, &[rows, hidden])?,
+            conv: weights.tensor(&conv, &[rows, 1, width])?,
+        })
+    }
+}
+
 impl<T> DlaTensors<T> {
-    /// Those of the mixer that `weights` is in; a plain checkpoint has none.
+    /// Those of the mixer that `weights` is in; a plain checkpoint and softmax attention have none.
     fn load<W: Weights<Tensor = T>>(
         config: &ModelConfig,
         weights: &mut Scope<'_, W>,
     ) -> Result<Option<Self>> {
-        let Some(dla) = config.dla else {
+        let Some(dla) = config.dla.filter(|_| config.attention().is_none()) else {
             return Ok(None);
         };
         let heads = config.dims().heads;

@@ -2,6 +2,8 @@
 
 use super::embedding::Embedding;
 use crate::parallel::for_rows;
+use crate::real::Real;
+use crate::vector::add_scaled;
 
 /// Outputs that one piece of work computes where there is a single row.
 const BLOCK: usize = 64;
@@ -13,15 +15,26 @@ const BLOCK: usize = 64;
 /// assert_eq!(linear.forward(&[1.0, 10.0]), [21.0, 43.0]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Linear {
+pub struct Linear<R = f32> {
     inputs: usize,
-    weight: Vec<f32>,
-    bias: Option<Vec<f32>>,
+    weight: Vec<R>,
+    bias: Option<Vec<R>>,
 }
 
-impl Linear {
+/// The gradients of a linear map, in the shapes of what they belong to.
+#[derive(Clone, Debug)]
+pub struct LinearGradients<R> {
+    /// By `x`, `[rows, inputs]`.
+    pub x: Vec<R>,
+    /// By `weight`, `[outputs, inputs]`.
+    pub weight: Vec<R>,
+    /// By `bias`, `[outputs]`, where there is one.
+    pub bias: Option<Vec<R>>,
+}
+
+impl<R: Real> Linear<R> {
     /// A map of `inputs` values by `weight` `[outputs, inputs]` and `bias` `[outputs]`.
-    pub fn new(inputs: usize, weight: Vec<f32>, bias: Option<Vec<f32>>) -> Self {
+    pub fn new(inputs: usize, weight: Vec<R>, bias: Option<Vec<R>>) -> Self {
         Self {
             inputs,
             weight,
@@ -30,26 +43,58 @@ impl Linear {
     }
 
     /// `x` `[rows, inputs]` to `[rows, outputs]`.
-    pub fn forward(&self, x: &[f32]) -> Vec<f32> {
+    pub fn forward(&self, x: &[R]) -> Vec<R> {
         let mut y = product(x, &self.weight, self.inputs);
         if let Some(bias) = &self.bias {
             for row in y.chunks_exact_mut(bias.len()) {
-                row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+                row.iter_mut().zip(bias).for_each(|(y, &bias)| *y += bias);
             }
         }
         y
     }
+
+    /// The gradients of Σ y·dy, `d_y` `[rows, outputs]`: dx = dy W, dW = dyᵀ x, db = Σ dy.
+    pub fn backward(&self, x: &[R], d_y: &[R]) -> LinearGradients<R> {
+        let outputs = self.weight.len() / self.inputs;
+        let mut d_x = vec![R::ZERO; x.len()];
+        for_rows(&mut d_x, self.inputs, |row, d_x| {
+            let weights = self.weight.chunks_exact(self.inputs);
+            for (weights, &d_y) in weights.zip(&d_y[row * outputs..]) {
+                add_scaled(d_x, d_y, weights);
+            }
+        });
+        let mut d_weight = vec![R::ZERO; self.weight.len()];
+        for_rows(&mut d_weight, self.inputs, |output, d_weight| {
+            for (row, x) in x.chunks_exact(self.inputs).enumerate() {
+                add_scaled(d_weight, d_y[row * outputs + output], x);
+            }
+        });
+        LinearGradients {
+            x: d_x,
+            weight: d_weight,
+            bias: self.bias.as_ref().map(|_| column_sums(d_y, outputs)),
+        }
+    }
 }
 
 /// The logits of a tied head: `x` `[rows, width]` against every row of the embedding, `[rows, vocabulary]`.
-pub fn tied(x: &[f32], embedding: &Embedding) -> Vec<f32> {
+pub fn tied<R: Real>(x: &[R], embedding: &Embedding<R>) -> Vec<R> {
     product(x, embedding.weight(), embedding.width())
 }
 
+/// The sum over all rows of `x` `[rows, width]`, `[width]`.
+fn column_sums<R: Real>(x: &[R], width: usize) -> Vec<R> {
+    let mut sums = vec![R::ZERO; width];
+    for row in x.chunks_exact(width) {
+        add_scaled(&mut sums, R::ONE, row);
+    }
+    sums
+}
+
 /// `x Wᵀ`, `x` `[rows, inputs]`, `weight` `[outputs, inputs]`.
-fn product(x: &[f32], weight: &[f32], inputs: usize) -> Vec<f32> {
+fn product<R: Real>(x: &[R], weight: &[R], inputs: usize) -> Vec<R> {
     let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
-    let mut y = vec![0.0; rows * outputs];
+    let mut y = vec![R::ZERO; rows * outputs];
     let block = if rows == 1 { BLOCK } else { outputs };
     for_rows(&mut y, block, |index, out| {
         let (row, first) = match rows {
@@ -65,21 +110,39 @@ fn product(x: &[f32], weight: &[f32], inputs: usize) -> Vec<f32> {
 }
 
 /// ⟨a, b⟩ in eight partial sums, which the compiler can keep in one register.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+fn dot<R: Real>(a: &[R], b: &[R]) -> R {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let mut sums = [0.0f32; 8];
+    let mut sums = [R::ZERO; 8];
     for (a, b) in a.iter().zip(b) {
         for i in 0..8 {
             sums[i] += a[i] * b[i];
         }
     }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
+    let rest: R = a_rest.iter().zip(b_rest).map(|(&a, &b)| a * b).sum();
+    sums.iter().copied().sum::<R>() + rest
 }
 
 #[cfg(test)]
 mod tests {
     use super::Linear;
+    use crate::nn::check::{assert_gradient, numbers};
+
+    #[test]
+    fn gradients_are_finite_differences() {
+        let (rows, inputs, outputs) = (3, 5, 4);
+        let (x, weight) = (numbers(rows * inputs, 1), numbers(outputs * inputs, 2));
+        let (bias, d_y) = (numbers(outputs, 3), numbers(rows * outputs, 4));
+        let loss = |x: &[f64], weight: &[f64], bias: &[f64]| {
+            let linear = Linear::new(inputs, weight.to_vec(), Some(bias.to_vec()));
+            crate::vector::dot(&linear.forward(x), &d_y)
+        };
+        let d = Linear::new(inputs, weight.clone(), Some(bias.clone())).backward(&x, &d_y);
+        assert_gradient("x", &x, &d.x, |x| loss(x, &weight, &bias));
+        assert_gradient("weight", &weight, &d.weight, |w| loss(&x, w, &bias));
+        assert_gradient("bias", &bias, &d.bias.unwrap_or_default(), |b| {
+            loss(&x, &weight, b)
+        });
+    }
 
     #[test]
     fn one_row_equals_many() {

@@ -1,6 +1,8 @@
 //! Root-mean-square norms, and the norm of L2.
 
-use super::activation::silu;
+use super::activation::{silu, silu_slope};
+use crate::real::Real;
+use crate::vector::{dot, square_norm};
 
 /// `w · x / sqrt(mean(x²) + ε)`, the mean over groups of consecutive values.
 ///
@@ -9,15 +11,35 @@ use super::activation::silu;
 /// assert_eq!(norm.forward(&[3.0, 3.0]), [1.0, 10.0]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct RmsNorm {
-    weight: Vec<f32>,
+pub struct RmsNorm<R = f32> {
+    weight: Vec<R>,
     group: usize,
-    epsilon: f32,
+    epsilon: R,
 }
 
-impl RmsNorm {
+/// The gradients of a norm, in the shapes of what they belong to.
+#[derive(Clone, Debug)]
+pub struct NormGradients<R> {
+    /// By `x`, `[rows, width]`.
+    pub x: Vec<R>,
+    /// By `weight`, `[width]`.
+    pub weight: Vec<R>,
+}
+
+/// The gradients of a norm with a gate.
+#[derive(Clone, Debug)]
+pub struct GatedNormGradients<R> {
+    /// By `x`, `[rows, width]`.
+    pub x: Vec<R>,
+    /// By `gate`, `[rows, width]`.
+    pub gate: Vec<R>,
+    /// By `weight`, `[width]`.
+    pub weight: Vec<R>,
+}
+
+impl<R: Real> RmsNorm<R> {
     /// A norm over all of `weight.len()` values.
-    pub fn new(weight: Vec<f32>, epsilon: f32) -> Self {
+    pub fn new(weight: Vec<R>, epsilon: R) -> Self {
         let group = weight.len();
         Self {
             weight,
@@ -34,22 +56,22 @@ impl RmsNorm {
     }
 
     /// `x` `[rows, width]` to the same shape.
-    pub fn forward(&self, x: &[f32]) -> Vec<f32> {
+    pub fn forward(&self, x: &[R]) -> Vec<R> {
         let mut y = x.to_vec();
         self.normalise(&mut y);
         y
     }
 
     /// The gate first, as in Mamba-2: the norm of `x · SiLU(gate)`, both `[rows, width]`.
-    pub fn gate_first(&self, x: &[f32], gate: &[f32]) -> Vec<f32> {
+    pub fn gate_first(&self, x: &[R], gate: &[R]) -> Vec<R> {
         let gated = x.iter().zip(gate).map(|(&x, &gate)| x * silu(gate));
-        let mut y: Vec<f32> = gated.collect();
+        let mut y: Vec<R> = gated.collect();
         self.normalise(&mut y);
         y
     }
 
     /// The norm first, as in Gated DeltaNet: `norm(x) · SiLU(gate)`, both `[rows, width]`.
-    pub fn norm_first(&self, x: &[f32], gate: &[f32]) -> Vec<f32> {
+    pub fn norm_first(&self, x: &[R], gate: &[R]) -> Vec<R> {
         let mut y = self.forward(x);
         y.iter_mut()
             .zip(gate)
@@ -57,33 +79,156 @@ impl RmsNorm {
         y
     }
 
-    fn normalise(&self, x: &mut [f32]) {
+    /// The gradients of Σ y·dy, y = [`RmsNorm::forward`] of `x`; `d_y` `[rows, width]`.
+    ///
+    /// With r = 1 / sqrt(mean(x²) + ε) over a group of N: dx = r · (w dy − x r² · Σ(w dy x) / N),
+    /// dw = Σ dy · x r over the rows.
+    pub fn backward(&self, x: &[R], d_y: &[R]) -> NormGradients<R> {
+        let (width, group) = (self.weight.len(), self.group);
+        let mut d = NormGradients {
+            x: vec![R::ZERO; x.len()],
+            weight: vec![R::ZERO; width],
+        };
+        for first in (0..x.len()).step_by(group) {
+            let (x, d_y) = (&x[first..first + group], &d_y[first..first + group]);
+            let column = first % width;
+            let weight = &self.weight[column..column + group];
+            let scale = self.scale(x);
+            let weighted: Vec<R> = d_y.iter().zip(weight).map(|(&d, &w)| d * w).collect();
+            let pull = dot(&weighted, x) * scale * scale / R::from_f64(group as f64);
+            for i in 0..group {
+                d.x[first + i] = scale * (weighted[i] - x[i] * pull);
+                d.weight[column + i] += d_y[i] * x[i] * scale;
+            }
+        }
+        d
+    }
+
+    /// The gradients of Σ y·dy, y = [`RmsNorm::gate_first`]; all `[rows, width]`.
+    pub fn gate_first_backward(&self, x: &[R], gate: &[R], d_y: &[R]) -> GatedNormGradients<R> {
+        let gated: Vec<R> = x
+            .iter()
+            .zip(gate)
+            .map(|(&x, &gate)| x * silu(gate))
+            .collect();
+        let mut d = self.backward(&gated, d_y);
+        let mut d_gate = vec![R::ZERO; gate.len()];
+        for i in 0..gate.len() {
+            d_gate[i] = d.x[i] * x[i] * silu_slope(gate[i]);
+            d.x[i] *= silu(gate[i]);
+        }
+        GatedNormGradients {
+            x: d.x,
+            gate: d_gate,
+            weight: d.weight,
+        }
+    }
+
+    /// The gradients of Σ y·dy, y = [`RmsNorm::norm_first`]; all `[rows, width]`.
+    pub fn norm_first_backward(&self, x: &[R], gate: &[R], d_y: &[R]) -> GatedNormGradients<R> {
+        let mut d_gate = self.forward(x);
+        let mut d_normed = d_y.to_vec();
+        for i in 0..gate.len() {
+            d_gate[i] *= d_y[i] * silu_slope(gate[i]);
+            d_normed[i] *= silu(gate[i]);
+        }
+        let d = self.backward(x, &d_normed);
+        GatedNormGradients {
+            x: d.x,
+            gate: d_gate,
+            weight: d.weight,
+        }
+    }
+
+    fn normalise(&self, x: &mut [R]) {
         for row in x.chunks_exact_mut(self.weight.len()) {
             let groups = row.chunks_exact_mut(self.group);
             for (x, weight) in groups.zip(self.weight.chunks_exact(self.group)) {
-                let mean = square_sum(x) / self.group as f32;
-                let scale = 1.0 / (mean + self.epsilon).sqrt();
-                x.iter_mut().zip(weight).for_each(|(x, w)| *x *= scale * w);
+                let scale = self.scale(x);
+                x.iter_mut().zip(weight).for_each(|(x, &w)| *x *= scale * w);
             }
         }
+    }
+
+    /// 1 / sqrt(mean(x²) + ε) of one group.
+    fn scale(&self, x: &[R]) -> R {
+        let mean = square_norm(x) / R::from_f64(self.group as f64);
+        R::ONE / (mean + self.epsilon).sqrt()
     }
 }
 
 /// Scales each row of `width` values to `scale · x / sqrt(Σx² + ε)`.
-pub fn l2(x: &mut [f32], width: usize, epsilon: f32, scale: f32) {
+pub fn l2<R: Real>(x: &mut [R], width: usize, epsilon: R, scale: R) {
     for row in x.chunks_exact_mut(width) {
-        let factor = scale / (square_sum(row) + epsilon).sqrt();
+        let factor = scale / (square_norm(row) + epsilon).sqrt();
         row.iter_mut().for_each(|x| *x *= factor);
     }
 }
 
-fn square_sum(x: &[f32]) -> f32 {
-    x.iter().map(|x| x * x).sum()
+/// The gradient of Σ y·dy by `x`, y = [`l2`] of the rows of `x`: with r = 1 / sqrt(Σx² + ε),
+/// dx = scale · r · (dy − x r² · Σ dy x).
+pub fn l2_backward<R: Real>(x: &[R], width: usize, epsilon: R, scale: R, d_y: &[R]) -> Vec<R> {
+    let mut d_x = d_y.to_vec();
+    for (d_x, x) in d_x.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+        let square = square_norm(x) + epsilon;
+        let pull = dot(d_x, x) / square;
+        let factor = scale / square.sqrt();
+        for (d_x, &x) in d_x.iter_mut().zip(x) {
+            *d_x = factor * (*d_x - x * pull);
+        }
+    }
+    d_x
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{RmsNorm, l2};
+    use super::{RmsNorm, l2, l2_backward};
+    use crate::nn::check::{assert_gradient, numbers};
+    use crate::vector::dot;
+
+    #[test]
+    fn gradients_are_finite_differences() {
+        let (rows, width) = (3, 6);
+        let (x, weight) = (numbers(rows * width, 1), numbers(width, 2));
+        let d_y = numbers(rows * width, 3);
+        for groups in [1, 3] {
+            let norm = |weight: &[f64]| RmsNorm::new(weight.to_vec(), 0.1).grouped(groups);
+            let loss = |x: &[f64], weight: &[f64]| dot(&norm(weight).forward(x), &d_y);
+            let d = norm(&weight).backward(&x, &d_y);
+            assert_gradient("x", &x, &d.x, |x| loss(x, &weight));
+            assert_gradient("weight", &weight, &d.weight, |w| loss(&x, w));
+        }
+        let loss = |x: &[f64]| {
+            let mut y = x.to_vec();
+            l2(&mut y, width, 0.1, 0.7);
+            dot(&y, &d_y)
+        };
+        assert_gradient("l2", &x, &l2_backward(&x, width, 0.1, 0.7, &d_y), loss);
+    }
+
+    #[test]
+    fn gated_gradients_are_finite_differences() {
+        let (rows, width) = (3, 6);
+        let (x, gate) = (numbers(rows * width, 1), numbers(rows * width, 4));
+        let (weight, d_y) = (numbers(width, 2), numbers(rows * width, 3));
+        let norm = |weight: &[f64]| RmsNorm::new(weight.to_vec(), 0.1).grouped(2);
+        for gate_first in [true, false] {
+            let loss = |x: &[f64], gate: &[f64], weight: &[f64]| {
+                let y = match gate_first {
+                    true => norm(weight).gate_first(x, gate),
+                    false => norm(weight).norm_first(x, gate),
+                };
+                dot(&y, &d_y)
+            };
+            let d = match gate_first {
+                true => norm(&weight).gate_first_backward(&x, &gate, &d_y),
+                false => norm(&weight).norm_first_backward(&x, &gate, &d_y),
+            };
+            assert_gradient("x", &x, &d.x, |x| loss(x, &gate, &weight));
+            assert_gradient("gate", &gate, &d.gate, |gate| loss(&x, gate, &weight));
+            assert_gradient("weight", &weight, &d.weight, |w| loss(&x, &gate, w));
+        }
+    }
 
     #[test]
     fn groups_are_scaled_alone() {
@@ -94,14 +239,14 @@ mod tests {
     #[test]
     fn gates_come_before_or_after() {
         let norm = RmsNorm::new(vec![1.0; 2], 0.0);
-        let (x, gate) = ([1.0, 1.0], [20.0, 20.0]);
+        let (x, gate) = ([1.0f32, 1.0], [20.0, 20.0]);
         assert_eq!(norm.gate_first(&x, &gate), [1.0, 1.0]);
         assert_eq!(norm.norm_first(&x, &gate), [20.0, 20.0]);
     }
 
     #[test]
     fn l2_of_zeros_is_zeros() {
-        let mut x = [0.0, 0.0, 3.0, 4.0];
+        let mut x = [0.0f32, 0.0, 3.0, 4.0];
         l2(&mut x, 2, 1e-6, 0.5);
         assert_eq!(x[..2], [0.0, 0.0]);
         assert!((x[2] - 0.3).abs() < 1e-6 && (x[3] - 0.4).abs() < 1e-6);

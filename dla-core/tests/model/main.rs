@@ -8,3 +8,4 @@ mod models;
 mod session;
 mod settings;
 mod support;
+mod training;

@@ -1,7 +1,9 @@
 //! Small models of any settings with random weights: nothing round, nothing equal.
 
 use dla_core::Result;
-use dla_core::model::{Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Weights};
+use dla_core::model::{
+    AttentionConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Weights,
+};
 
 /// Random weights that remember what was asked for.
 #[derive(Debug, Default)]
@@ -85,6 +87,20 @@ pub(crate) fn gated_delta() -> (ModelConfig, GatedDeltaConfig) {
         ..mamba2().0
     };
     (config, mixer)
+}
+
+/// A small softmax attention: 3 heads of 5.
+pub(crate) fn attention() -> ModelConfig {
+    ModelConfig {
+        family: Family::Attention,
+        mixer: MixerConfig::Attention(AttentionConfig {
+            heads: 3,
+            head_dim: 5,
+            conv_width: 4,
+            intermediate: 20,
+        }),
+        ..gated_delta().0
+    }
 }
 
 /// `count` token ids below 23.

@@ -1,20 +1,13 @@
 //! Sessions: kept, rolled back, saved, restored, reset; a mistake leaves them as they were.
 
-use dla_core::model::{DlaConfig, ModelConfig};
-use dla_core::{Config, Model};
+use dla_core::Model;
 
-use crate::support::{gated_delta, ids, mamba2, random};
+use crate::support::{attention, dynamic, gated_delta, ids, mamba2, random};
 
-/// A DLA model of each backbone.
-fn models() -> [Model; 2] {
-    [mamba2().0, gated_delta().0].map(|plain| {
-        let operator = Config::new(plain.backbone());
-        let dla = Some(DlaConfig {
-            capacity: 4,
-            operator,
-        });
-        random(&ModelConfig { dla, ..plain })
-    })
+/// A DLA model of each backbone, and softmax attention.
+fn models() -> [Model; 3] {
+    let [mamba2, gated_delta] = [mamba2().0, gated_delta().0].map(|plain| dynamic(plain, 4));
+    [mamba2, gated_delta, attention()].map(|config| random(&config))
 }
 
 #[test]
@@ -52,7 +45,7 @@ fn kind_06_a_reset_session_is_a_new_one() {
 
 #[test]
 fn mistakes_leave_the_session_as_it_was() {
-    let [model, other] = models();
+    let [model, other, _] = models();
     let mut session = model.session();
     model.prefill(&mut session, &ids(5)).expect("valid ids");
     let before = session.clone();
@@ -74,20 +67,22 @@ fn mistakes_leave_the_session_as_it_was() {
 
 #[test]
 fn saved_bytes_of_any_other_form_are_refused() {
-    let [model, other] = models();
-    let mut session = model.session();
-    model.prefill(&mut session, &ids(5)).expect("valid ids");
-    let saved = session.save();
-    let before = session.clone();
-    for len in 0..saved.len() {
-        assert!(session.load(&saved[..len]).is_err(), "cut to {len} bytes");
+    let models = models();
+    for (model, other) in models.iter().zip(models.iter().cycle().skip(1)) {
+        let mut session = model.session();
+        model.prefill(&mut session, &ids(5)).expect("valid ids");
+        let saved = session.save();
+        let before = session.clone();
+        for len in 0..saved.len() {
+            assert!(session.load(&saved[..len]).is_err(), "cut to {len} bytes");
+        }
+        assert!(session.load(&[&saved[..], &[0]].concat()).is_err());
+        for at in 0..16 {
+            let mut changed = saved.clone();
+            changed[at] ^= 0x80;
+            assert!(session.load(&changed).is_err(), "byte {at} changed");
+        }
+        assert!(session.load(&other.session().save()).is_err());
+        assert_eq!(session, before);
     }
-    assert!(session.load(&[&saved[..], &[0]].concat()).is_err());
-    for at in 0..16 {
-        let mut changed = saved.clone();
-        changed[at] ^= 0x80;
-        assert!(session.load(&changed).is_err(), "byte {at} changed");
-    }
-    assert!(session.load(&other.session().save()).is_err());
-    assert_eq!(session, before);
 }

@@ -98,6 +98,26 @@ fn gated_deltanet_in_every_setting() {
 }
 
 #[test]
+fn attention_in_every_setting() {
+    let config = attention();
+    assert_consistent("as it is", &random(&config));
+    let tied = ModelConfig {
+        tied: true,
+        ..config.clone()
+    };
+    assert_consistent("tied head", &random(&tied));
+    let got = checkpoint(&config, &attention_json());
+    let error = Upcycle::default().config(&got).expect_err("no states");
+    assert!(error.is_unsupported(), "{error}");
+    let got = in_pieces(&got.model().expect("sound tensors"), &ids(20), &[]);
+    assert_eq!(got, logits(&config)[..got.len()]);
+    let mut json = attention_json();
+    json["dla"] = serde_json::json!({ "capacity": 4 });
+    let error = Checkpoint::from_bytes(&json.to_string(), Vec::new()).expect_err("no states");
+    assert!(error.to_string().contains("no states"), "{error}");
+}
+
+#[test]
 fn every_schedule_of_dla() {
     let schedules = [
         Schedule::Dynamic,

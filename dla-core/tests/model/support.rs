@@ -2,18 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use dla_core::Model;
-use dla_core::model::ModelConfig;
+use dla_core::model::{DlaConfig, ModelConfig};
+use dla_core::{Config, Model};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
-pub(crate) use crate::models::{RandomWeights, distance, gated_delta, ids, mamba2};
+pub(crate) use crate::models::{RandomWeights, attention, distance, gated_delta, ids, mamba2};
 
 /// A golden model's folder.
 pub(crate) fn golden(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("../tests/golden/model").join(name)
+}
+
+/// `plain` with the dynamic schedule.
+pub(crate) fn dynamic(plain: ModelConfig, capacity: usize) -> ModelConfig {
+    let operator = Config::new(plain.backbone());
+    let dla = Some(DlaConfig { capacity, operator });
+    ModelConfig { dla, ..plain }
 }
 
 /// The model of these settings with random weights.
@@ -62,6 +69,15 @@ pub(crate) fn state_spaces_json() -> Value {
         "d_model": 15, "d_intermediate": 0, "n_layer": 2, "vocab_size": 20, "rms_norm": true,
         "ssm_cfg": {"layer": "Mamba2", "headdim": 5, "ngroups": 3, "d_state": 7},
         "attn_layer_idx": [], "attn_cfg": {}, "pad_vocab_size_multiple": 23, "tie_embeddings": false,
+    })
+}
+
+/// config.json of [`attention`].
+pub(crate) fn attention_json() -> Value {
+    json!({
+        "model_type": "dla_attention", "hidden_size": 15, "num_hidden_layers": 2, "vocab_size": 23,
+        "num_heads": 3, "head_dim": 5, "conv_size": 4, "intermediate_size": 20,
+        "tie_word_embeddings": false, "norm_eps": 1e-6,
     })
 }
 

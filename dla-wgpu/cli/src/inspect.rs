@@ -29,7 +29,11 @@ pub fn run(args: &Inspect) -> Result<Report> {
 fn text(config: &ModelConfig, parameters: u64, refused: &[String]) -> String {
     let dims = config.dims();
     let head = if config.tied { "tied" } else { "its own" };
-    let dla = config.dla.map_or("none: a single state".into(), |dla| {
+    let plain = match config.attention() {
+        Some(_) => "none: keys and values of every token",
+        None => "none: a single state",
+    };
+    let dla = config.dla.map_or(plain.into(), |dla| {
         let operator = dla.operator;
         format!(
             "capacity {}, schedule {}, norm {}, merge {}, epsilon {:e}",
@@ -47,8 +51,8 @@ fn text(config: &ModelConfig, parameters: u64, refused: &[String]) -> String {
             config.layers, config.hidden, config.vocabulary
         ),
         format!(
-            "mixer        {} backbone, {} heads of {}x{}, {} key groups",
-            config.backbone(),
+            "mixer        {}, {} heads of {}x{}, {} key groups",
+            mixer(config),
             dims.heads,
             dims.key_dim,
             dims.value_dim,
@@ -62,15 +66,25 @@ fn text(config: &ModelConfig, parameters: u64, refused: &[String]) -> String {
     lines.join("\n")
 }
 
+/// What the mixers are.
+fn mixer(config: &ModelConfig) -> String {
+    match config.attention() {
+        Some(_) => "softmax attention".to_owned(),
+        None => format!("{} backbone", config.backbone()),
+    }
+}
+
 fn json(config: &ModelConfig, parameters: u64, refused: &[String]) -> Value {
     let dims = config.dims();
+    let recurrent = config.attention().is_none();
+    let backbone = recurrent.then(|| config.backbone().to_string());
     json!({
         "family": config.family.to_string(),
         "layers": config.layers,
         "hidden": config.hidden,
         "vocabulary": config.vocabulary,
         "tied": config.tied,
-        "backbone": config.backbone().to_string(),
+        "backbone": backbone,
         "heads": dims.heads,
         "groups": dims.groups,
         "key_dim": dims.key_dim,

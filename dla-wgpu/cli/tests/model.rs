@@ -9,6 +9,7 @@ use std::process::Output;
 
 use common::{Raw, assert_refused, dla, golden, stderr, stdout};
 use dla_cli::tensors::{TensorFile, TensorWriter};
+use dla_core::model::{AttentionConfig, Family, Initial, MixerConfig, ModelConfig, ModelTensors};
 use serde_json::Value;
 
 /// The golden models.
@@ -104,6 +105,66 @@ fn inspect_tells_architecture_state_and_faults() {
     let report = json(&inspect(&broken));
     let refused = report["refused"].as_array().expect("a list");
     assert_eq!(refused.len(), 9, "the third layer's tensors: {refused:?}");
+}
+
+/// A small softmax attention that has not been trained.
+fn attention(folder: &Path) {
+    let settings = serde_json::json!({
+        "model_type": "dla_attention", "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 256,
+        "num_heads": 2, "head_dim": 4, "intermediate_size": 12, "tie_word_embeddings": true,
+    });
+    fs::write(folder.join("config.json"), settings.to_string()).expect("written");
+    let config = ModelConfig {
+        family: Family::Attention,
+        hidden: 8,
+        layers: 2,
+        vocabulary: 256,
+        tied: true,
+        norm_epsilon: 1e-6,
+        mixer: MixerConfig::Attention(AttentionConfig {
+            heads: 2,
+            head_dim: 4,
+            conv_width: 4,
+            intermediate: 12,
+        }),
+        dla: None,
+    };
+    let names = ModelTensors::names(&config).expect("names");
+    let mut source = Initial::new(&config, 1, 0.6).expect("a number");
+    let tensors = ModelTensors::load(&config, &mut source).expect("weights for everything");
+    let mut out = Raw {
+        words: Vec::new(),
+        tensors: Vec::new(),
+    };
+    for (name, values) in names.zip(tensors).expect("one model") {
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        out.tensor(&name.name, "F32", &name.shape, bytes);
+    }
+    fs::write(folder.join("model.safetensors"), out.bytes()).expect("written");
+}
+
+#[test]
+fn softmax_attention_is_told_and_has_no_states() {
+    let folder = folder();
+    let model = folder.path();
+    attention(model);
+    let report = json(&inspect(model));
+    assert_eq!(report["family"], "softmax attention");
+    assert_eq!(report["backbone"], Value::Null);
+    assert_eq!(report["refused"], serde_json::json!([]));
+    // The inputs of three convolutions of 8 channels and width 4, two layers, f32.
+    assert_eq!(report["state_bytes"], 3 * 8 * 3 * 2 * 4);
+    let text = model.join("text");
+    fs::write(&text, "a text").expect("written");
+    let words = ["segment", "--backend", "cpu", "--model"].map(OsStr::new);
+    let more = [model.as_os_str(), "--text-file".as_ref(), text.as_os_str()];
+    assert_refused(
+        "segment",
+        &dla([words.as_slice(), &more].concat()),
+        "softmax attention",
+    );
+    let run = upcycle(model, &model.join("dla"), &[]);
+    assert_refused("upcycle", &run, "dla_attention");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use dla_core::model::{MixerConfig, ModelConfig};
 use dla_core::{Result, Schedule};
 
+use super::attention_unserved;
 use super::sequences::LayerMemory;
 use super::weights::{BlockWeights, MlpWeights};
 use crate::nn::{
@@ -52,11 +53,12 @@ impl Rooms {
         let opened = match &config.mixer {
             MixerConfig::Mamba2(_) => None,
             MixerConfig::GatedDelta(mixer) => Some(room("opened", 2 * mixer.intermediate).await?),
+            MixerConfig::Attention(_) => return Err(attention_unserved()),
         };
         Ok(Self {
             x: room("x", config.hidden).await?,
             normed: room("normed", config.hidden).await?,
-            projected: room("projected", Columns::of(config).stride).await?,
+            projected: room("projected", Columns::of(config)?.stride).await?,
             mixed: room("mixed", channels.iter().sum()).await?,
             y: room("y", dims.heads * dims.value_dim).await?,
             opened,
@@ -99,7 +101,7 @@ impl Call<'_> {
     /// From the projections to what the last projection reads.
     async fn mixer(&self, weights: &BlockWeights, memory: &LayerMemory) -> Result<Vec<Dispatch>> {
         let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let columns = Columns::of(self.config);
+        let columns = Columns::of(self.config)?;
         let (channels, width) = self.config.convolutions();
         let conv = Conv {
             spec: ConvSpec {
@@ -165,6 +167,7 @@ impl Call<'_> {
                 };
                 arrays.prepare(gpu, rows, &sources, &rooms.arrays).await
             }
+            MixerConfig::Attention(_) => Err(attention_unserved()),
         }
     }
 
@@ -202,6 +205,7 @@ impl Call<'_> {
                 let sources = [&rooms.arrays.o, &rooms.projected];
                 output.prepare(gpu, rows, sources, &rooms.y).await
             }
+            MixerConfig::Attention(_) => Err(attention_unserved()),
         }
     }
 
@@ -248,7 +252,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(config: &ModelConfig) -> Self {
+    fn of(config: &ModelConfig) -> Result<Self> {
         let dims = config.dims();
         let (convolved, gate, decay, end) = match &config.mixer {
             MixerConfig::Mamba2(m) => {
@@ -260,14 +264,15 @@ impl Columns {
                 let decay = gate + if d.gate { d.values() } else { 0 };
                 (0, d.gate.then_some(gate), decay, decay + 2 * d.value_heads)
             }
+            MixerConfig::Attention(_) => return Err(attention_unserved()),
         };
         let read = config.dla.map_or(0, |_| dims.heads * dims.capacity);
-        Self {
+        Ok(Self {
             convolved,
             gate,
             decay,
             lambda: config.dla.map(|_| end),
             stride: end + read,
-        }
+        })
     }
 }

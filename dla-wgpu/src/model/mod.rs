@@ -14,8 +14,8 @@ mod weights;
 
 use std::sync::Arc;
 
-use dla_core::Result;
 use dla_core::model::{ModelConfig, Weights};
+use dla_core::{Error, Result};
 
 pub use batch::{Batch, Snapshot};
 pub use call::{Pending, Taken, Wanted};
@@ -61,7 +61,7 @@ impl Model {
     ///
     /// # Errors
     /// Those of the source; [`Error::is_input`](dla_core::Error::is_input) for weights that the type cannot hold,
-    /// [`Error::is_unsupported`](dla_core::Error::is_unsupported) for sizes beyond the device,
+    /// [`Error::is_unsupported`](dla_core::Error::is_unsupported) for softmax attention and for sizes beyond the device,
     /// [`Error::is_device`](dla_core::Error::is_device) where it fails.
     pub async fn load(
         gpu: &Gpu,
@@ -106,4 +106,10 @@ impl Model {
     fn weights(&self) -> &ModelWeights {
         &self.inner.weights
     }
+}
+
+/// Softmax attention is the CPU's.
+fn attention_unserved() -> Error {
+    let expected = "mixers that have passes: Mamba-2 or Gated DeltaNet";
+    Error::unsupported("model", "mixer", expected, "softmax attention")
 }

@@ -257,6 +257,8 @@ impl Layout {
                 &states,
                 &scalars,
             )),
+            keys: Vec::new(),
+            values: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use dla_core::model::{
 };
 use dla_core::{Error, Result, Schedule};
 
+use super::attention_unserved;
 use crate::Gpu;
 use crate::nn::{self, Matrix, WeightType};
 use crate::scope::scoped;
@@ -79,6 +80,9 @@ impl ModelWeights {
         weights: &mut impl Weights<Tensor = Vec<f32>>,
         weight_type: WeightType,
     ) -> Result<Self> {
+        if config.attention().is_some() {
+            return Err(attention_unserved());
+        }
         let names = ModelTensors::load(config, &mut Names)?;
         let mut loader = Loader {
             gpu,
@@ -149,6 +153,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         let mut block = match &names.mixer {
             MixerTensors::Mamba2(mixer) => self.mamba2(config, norm, mixer, dla).await?,
             MixerTensors::GatedDelta(mixer) => self.gated_delta(config, norm, mixer, dla).await?,
+            MixerTensors::Attention(_) => return Err(attention_unserved()),
         };
         if let Some(names) = &names.mlp {
             block.mlp = Some(self.mlp(config.hidden, names).await?);

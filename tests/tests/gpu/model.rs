@@ -11,7 +11,7 @@ use dla_wgpu::Gpu;
 use dla_wgpu::model::{self, Batch, Taken, Wanted};
 use dla_wgpu::nn::WeightType;
 
-use crate::models::{RandomWeights, distance, gated_delta, ids, mamba2};
+use crate::models::{RandomWeights, attention, distance, gated_delta, ids, mamba2};
 
 /// Tensors by name.
 #[derive(Clone, Debug, Default)]
@@ -486,6 +486,19 @@ fn kind_36_mistakes_are_told_and_leave_the_sequences_as_they_were() {
     let mut untouched = pair.batch(2);
     pair.run(&mut untouched, &[&ids(5), &ids(6)], &Wanted::default());
     assert_eq!(pair.run(&mut untouched, &[&[3], &[4]], &ALL), after);
+}
+
+#[test]
+fn softmax_attention_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    let (config, mut weights) = (attention(), RandomWeights::default());
+    let load = model::Model::load(gpu, &config, &mut weights, WeightType::F32);
+    let error = gpu.block_on(load).expect_err("no passes");
+    assert!(error.is_unsupported(), "{error}");
+    assert!(
+        weights.tensors.is_empty(),
+        "refused before anything is read"
+    );
 }
 
 #[test]

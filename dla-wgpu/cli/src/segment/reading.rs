@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dla_core::model::{Call, Rows};
 use dla_core::trace::ledger::{Entry, Event, Ledger, LiveState};
-use dla_core::{Model, Result, Trace};
+use dla_core::{Error, Model, Result, Trace};
 
 use super::text::Text;
 use crate::inspect;
@@ -71,9 +71,18 @@ impl Reading {
     /// Runs `model` over the text; `paths` are the model directory's and the text file's.
     ///
     /// # Errors
-    /// What the model refuses.
+    /// What the model refuses, and softmax attention, which has no states.
     pub fn new(model: &Model, text: Text, paths: [&Path; 2]) -> Result<Self> {
         let config = model.config();
+        if config.attention().is_some() {
+            let expected = "a model with states";
+            return Err(Error::unsupported(
+                "segment",
+                "model",
+                expected,
+                "softmax attention",
+            ));
+        }
         let (dims, schedule) = (config.dims(), config.operator().schedule);
         let mut ledgers = vec![Ledger::new(dims, schedule)?; config.layers];
         let mut stories: Vec<_> = (0..config.layers * dims.heads)
