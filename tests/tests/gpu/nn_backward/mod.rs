@@ -9,7 +9,7 @@ use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::layers::numbers;
 use dla_tests::tolerance::assert_near;
 use dla_wgpu::Gpu;
-use dla_wgpu::nn::{Matrix, WeightType};
+use dla_wgpu::nn::{Matrix, WeightType, buffer};
 use pollster::block_on;
 
 const TOLERANCE: f64 = 1e-5;
@@ -53,6 +53,11 @@ fn matrix(gpu: &Gpu, sizes: [usize; 2], weights: &[f32], bytes: u64) -> Matrix {
 fn held(gpu: &Gpu, matrix: &Matrix) -> Vec<f32> {
     let weights = gpu.block_on(matrix.read(gpu));
     weights.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Room for parts; passes use all of it, so no guards.
+fn scratch(gpu: &Gpu, values: usize) -> wgpu::Buffer {
+    block_on(buffer(gpu, "scratch", values)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The gradient of `loss` by central differences.
