@@ -21,11 +21,13 @@ impl Constants {
         self.lines(lines.map(|(name, on)| format!("const {name}: bool = {on};")))
     }
 
-    /// Finite numbers, f32.
+    /// Finite numbers, f32, in all their digits: browsers refuse the largest one rounded up.
     #[must_use]
     pub(super) fn numbers(self, numbers: &[(&str, f32)]) -> Self {
         let lines = numbers.iter();
-        self.lines(lines.map(|(name, number)| format!("const {name}: f32 = {number:e};")))
+        self.lines(
+            lines.map(|(name, number)| format!("const {name}: f32 = {:e};", f64::from(*number))),
+        )
     }
 
     /// The text.

@@ -6,7 +6,7 @@ const TILE: u32 = 32u;
 const PITCH: u32 = 33u;                             // one more than a tile, to spread the banks
 const PIECES: u32 = (KEY_DIM + TILE - 1u) / TILE;   // pieces of a vector, the last one perhaps not full
 const WIDE: u32 = HEADS * KEY_DIM;
-const LOWEST: f32 = -3.4028235e38;
+const LOWEST: f32 = -3.4028234e38;
 
 var<workgroup> left: array<f32, TILE * PITCH>;      // [32 queries][32 columns]
 var<workgroup> right: array<f32, TILE * PITCH>;     // [32 keys][32 columns]
