@@ -225,6 +225,7 @@ fn linear_gradients() -> Vec<Source> {
                 inputs,
                 outputs,
                 residual: on,
+                halves: 1 + usize::from(on),
             };
             sources.push(source(setting.clone(), &INPUT_GRADIENT, &spec.header()));
             let spec = MatrixGradientSpec {
@@ -232,6 +233,7 @@ fn linear_gradients() -> Vec<Source> {
                 outputs,
                 span: 128,
                 split: on,
+                halves: 1 + usize::from(on),
             };
             sources.push(source(setting, &MATRIX_GRADIENT, &spec.header()));
         }

@@ -31,6 +31,7 @@ const GATED: bool = true;            // the output is gated
 const NORM_GROUPS: u32 = 2u;         // groups of an output that are normed alone
 const BEST: u32 = 8u;                // k, largest values that are sought
 const SPAN: u32 = 32u;               // rows of a slice whose sums are one part
+const HALVES: u32 = 2u;              // 64 lines of a tile: 1 or 2
 const SPLIT: bool = true;            // sums go to parts, not to their place
 const COLUMNS: u32 = 24u;            // columns that are summed or copied
 const EVERY: u32 = 1u;               // columns from one summed column to the next

@@ -10,10 +10,12 @@ use crate::nn::matrix::{Block, Matrix, WeightType};
 use crate::plan::MAX_DISPATCH_FLOP;
 use crate::{Dispatch, Gpu};
 
-/// Rows, outputs and inputs of a group's tile.
+/// Rows, outputs and inputs of half a group's tile.
 const TILE: usize = 64;
 /// Groups that keep a device busy.
 const BUSY_GROUPS: usize = 512;
+/// The same with tiles of two halves, whose groups do four times as much.
+const BUSY_WIDE_GROUPS: usize = 256;
 /// The fewest rows of a slice that are worth a part.
 const LEAST_ROWS: usize = 128;
 
@@ -35,6 +37,8 @@ pub struct InputGradientSpec {
     pub outputs: usize,
     /// Adds to what dx holds.
     pub residual: bool,
+    /// 64 lines of a tile, 1 or 2.
+    pub halves: usize,
 }
 
 /// The gradient by a linear map's weights, dW += dyᵀ x.
@@ -57,12 +61,15 @@ pub struct MatrixGradientSpec {
     pub span: usize,
     /// Sums go to parts.
     pub split: bool,
+    /// 64 lines of a tile, 1 or 2.
+    pub halves: usize,
 }
 
 impl InputGradientSpec {
     /// The constants as WGSL.
     pub fn header(&self) -> String {
         sizes(self.inputs, self.outputs)
+            .sizes(&[("HALVES", self.halves)])
             .switches(&[("RESIDUAL", self.residual)])
             .header()
     }
@@ -72,7 +79,7 @@ impl MatrixGradientSpec {
     /// The constants as WGSL.
     pub fn header(&self) -> String {
         sizes(self.inputs, self.outputs)
-            .sizes(&[("SPAN", self.span)])
+            .sizes(&[("SPAN", self.span), ("HALVES", self.halves)])
             .switches(&[("SPLIT", self.split)])
             .header()
     }
@@ -98,16 +105,17 @@ impl InputGradient<'_> {
         holds(OP, "d_x", d_x, &[count, inputs])?;
         let mut dispatches = Vec::new();
         for block in self.weight.blocks() {
-            let residual = self.residual || block.first > 0;
+            let halves = halves([count, inputs], 1);
             let spec = InputGradientSpec {
                 inputs,
                 outputs,
-                residual,
+                residual: self.residual || block.first > 0,
+                halves,
             };
             let header = spec.header();
             let mut buffers = vec![("d_y", d_y), ("d_x", d_x)];
             buffers.extend(block.buffers());
-            let most = tiles(2 * (block.count * inputs) as u64);
+            let most = most_lines(2 * (block.count * inputs) as u64);
             for start in (0..count).step_by(most) {
                 let end = count.min(start + most);
                 let layer = Layer {
@@ -115,7 +123,7 @@ impl InputGradient<'_> {
                     start: start as u32,
                     ..of_block(rows, block, 0, block.count)?
                 };
-                let groups = (end - start).div_ceil(TILE) * inputs.div_ceil(TILE);
+                let groups = tiles_of([end - start, inputs], halves);
                 let pass = (&INPUT_GRADIENT, &*header);
                 dispatches.push(layer.dispatch(gpu, pass, &buffers, groups).await?);
             }
@@ -154,7 +162,7 @@ impl MatrixGradient<'_> {
             buffers: [("d_y", d_y), ("x", x)],
             scratch: self.scratch,
         };
-        let most = tiles(2 * (count * inputs) as u64);
+        let most = most_lines(2 * (count * inputs) as u64);
         for block in d_weight.blocks() {
             for skip in (0..block.count).step_by(most) {
                 let outputs = most.min(block.count - skip);
@@ -179,10 +187,12 @@ impl MatrixCall<'_> {
     async fn part(&self, block: &Block, skip: usize, outputs: usize) -> Result<Vec<Dispatch>> {
         let (rows, [inputs, all]) = (self.rows.count()?, self.sizes);
         let padded = WeightType::F32.padded(inputs);
-        let tiles = outputs.div_ceil(TILE) * inputs.div_ceil(TILE);
-        let wanted = BUSY_GROUPS.div_ceil(tiles).min(rows.div_ceil(LEAST_ROWS));
-        let fits = self.scratch.size() >= 8 * (outputs * padded) as u64;
-        let slices = match wanted > 1 && fits {
+        let room = self.scratch.size() as usize / 4 / (outputs * padded);
+        let most = rows.div_ceil(LEAST_ROWS).min(room.max(1));
+        let halves = halves([outputs, inputs], most);
+        let tiles = tiles_of([outputs, inputs], halves);
+        let wanted = BUSY_GROUPS.div_ceil(tiles).min(most);
+        let slices = match wanted > 1 {
             true => Some(Slices::new(
                 "matrix_gradient",
                 self.scratch,
@@ -197,6 +207,7 @@ impl MatrixCall<'_> {
             outputs: all,
             span: slices.map_or(rows, |slices| slices.span),
             split: slices.is_some(),
+            halves,
         };
         let sums = slices.map_or(&block.words, |_| self.scratch);
         let mut buffers = self.buffers.to_vec();
@@ -224,9 +235,22 @@ fn of_block(rows: Rows, block: &Block, skip: usize, count: usize) -> Result<Laye
 }
 
 /// Lines of whole tiles that one dispatch takes, a line being `flop` operations.
-fn tiles(flop: u64) -> usize {
+fn most_lines(flop: u64) -> usize {
     let lines = (MAX_DISPATCH_FLOP / flop.max(1)) as usize;
-    (lines / TILE * TILE).max(TILE)
+    (lines / (2 * TILE) * 2 * TILE).max(2 * TILE)
+}
+
+/// 64 lines of a tile: 2 where the tiles of `sizes`, `slices` times, still keep a device busy.
+fn halves(sizes: [usize; 2], slices: usize) -> usize {
+    let wide = sizes.iter().all(|&size| size >= 2 * TILE);
+    let busy = tiles_of(sizes, 2).saturating_mul(slices) >= BUSY_WIDE_GROUPS;
+    if wide && busy { 2 } else { 1 }
+}
+
+/// Tiles of an array.
+fn tiles_of(sizes: [usize; 2], halves: usize) -> usize {
+    let [down, across] = sizes.map(|size| size.div_ceil(halves * TILE));
+    down * across
 }
 
 /// Refuses weights that are not f32.

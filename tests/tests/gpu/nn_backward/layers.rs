@@ -13,7 +13,7 @@ use pollster::block_on;
 use super::{compare, held, matrix, scratch, sum, wide};
 
 /// Rows, inputs and outputs.
-const SIZES: [[usize; 3]; 8] = [
+const SIZES: [[usize; 3]; 10] = [
     [1, 1, 1],
     [3, 36, 65],
     [70, 65, 130],
@@ -22,6 +22,9 @@ const SIZES: [[usize; 3]; 8] = [
     [64, 64, 64],
     [1000, 20, 30],
     [777, 5, 130],
+    // Tiles of two halves, by rows and by slices.
+    [16_400, 129, 3],
+    [8200, 129, 129],
 ];
 
 #[test]
@@ -64,7 +67,7 @@ fn a_linear_map_s_input() {
 #[test]
 fn a_linear_map_s_weights_and_bias() {
     for [count, inputs, outputs] in SIZES {
-        for (bytes, parts) in [(1 << 20, 1 << 16), (16_000, 1 << 13)] {
+        for (bytes, parts) in [(1 << 20, 1 << 21), (16_000, 1 << 13)] {
             let name = format!("{count} x {inputs} x {outputs}, {bytes} bytes");
             let (d_y, x) = (numbers(2, count * outputs), numbers(3, count * inputs));
             let (before, bias) = (numbers(4, outputs * inputs), numbers(5, outputs));
