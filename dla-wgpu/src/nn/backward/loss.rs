@@ -19,7 +19,7 @@ const BLOCK: usize = 1 << 24;
 /// Rows of a block are a multiple of a tile's.
 const TILE: usize = 64;
 
-/// The loss −ln softmax(logits)[target] of rows, and its gradient in the logits' place.
+/// The loss of rows, minus the logarithm of the softmax at the target, and its gradient in the logits' place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossEntropy {
     /// Sizes.

@@ -19,13 +19,11 @@ mod loss;
 mod norm;
 mod output;
 mod place;
+mod read_weights;
 mod sums;
 
 pub use adamw::{AdamW, Decays, Parameter, Step};
-pub use arrays::{
-    ArrayGradients, DecayRates, DeltaArraysGradient, Mamba2ArraysGradient, ReadWeightsGradient,
-    ReadWeightsGradientSpec,
-};
+pub use arrays::{ArrayGradients, DecayRates, DeltaArraysGradient, Mamba2ArraysGradient};
 pub use attention::{Attention, AttentionSpec};
 pub use conv::{ConvGradient, ConvGradientSpec};
 pub use embedding::{EmbeddingGradient, EmbeddingGradientSpec, embedding_order};
@@ -35,4 +33,5 @@ pub use loss::{CrossEntropy, CrossEntropySpec, Head, counted};
 pub use norm::RmsNormGradient;
 pub use output::{DeltaOutputGradient, Mamba2OutputGradient};
 pub use place::{Place, PlaceSpec};
+pub use read_weights::{ReadWeightsGradient, ReadWeightsGradientSpec};
 pub use sums::{ColumnSums, ColumnSumsSpec, scratch};
