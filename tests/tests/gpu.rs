@@ -1,11 +1,15 @@
 //! Every GPU test, in one binary that shares a device.
 
+#[path = "gpu/conv.rs"]
+mod conv;
 #[path = "gpu/golden.rs"]
 mod golden;
 #[path = "gpu/host.rs"]
 mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
+#[path = "gpu/mixers.rs"]
+mod mixers;
 #[path = "gpu/model.rs"]
 mod model;
 #[path = "../../dla-core/tests/model/models.rs"]
@@ -16,5 +20,7 @@ mod nn;
 mod nn_backward;
 #[path = "gpu/operator.rs"]
 mod operator;
+#[path = "gpu/outputs.rs"]
+mod outputs;
 #[path = "gpu/stages.rs"]
 mod stages;

@@ -4,10 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use dla_core::{Backbone, Error, Result};
+use dla_wgpu::nn::WeightType;
 
-use crate::{case, logits};
+use crate::{case, generate, logits};
 
 /// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
 ///
@@ -76,6 +77,8 @@ const OP_EXAMPLE: &str =
 
 const LOGITS_EXAMPLE: &str = "Example:\n  dla logits --model mamba2-780m --ids ids.safetensors --output logits.safetensors --prefill 64";
 
+const GENERATE_EXAMPLE: &str = "Example:\n  dla generate --model mamba2-780m --prompt 'Once upon a time' --max-tokens 100 --top-p 0.9 --seed 1";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -88,6 +91,9 @@ pub enum Command {
     /// Run a model on token ids and write its logits
     #[command(after_help = LOGITS_EXAMPLE, after_long_help = format!("{}\n{LOGITS_EXAMPLE}", logits::HELP))]
     Logits(Logits),
+    /// Generate text
+    #[command(after_help = GENERATE_EXAMPLE, after_long_help = format!("{}\n{GENERATE_EXAMPLE}", generate::HELP))]
+    Generate(Generate),
     /// Show where a model's memory states open and merge in a text
     #[command(
         after_help = "Example:\n  dla segment --model mamba2-780m-dla --text-file story.txt --picture story.html"
@@ -112,6 +118,53 @@ pub enum Bench {
     /// The bare operator at one shape
     #[command(after_help = "Example:\n  dla bench op --tokens 4096 --heads 8")]
     Op(BenchOp),
+    /// A model's single tokens
+    #[command(after_help = "Example:\n  dla bench decode --preset mamba2-780m --weights f16")]
+    Decode(BenchModel),
+    /// A model's long prompts
+    #[command(after_help = "Example:\n  dla bench prefill --preset mamba2-780m --tokens 4096")]
+    Prefill(BenchModel),
+}
+
+/// Arguments of `dla bench decode` and `dla bench prefill`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["model", "preset"]))]
+pub struct BenchModel {
+    /// A model directory
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// The sizes of a known model, with random weights
+    #[arg(long, value_enum)]
+    pub preset: Option<Preset>,
+    /// States of a preset's caches; 1 is a plain model
+    #[arg(long, value_name = "K", default_value_t = 30, value_parser = at_least_one())]
+    pub capacity: usize,
+    /// How the weights are kept
+    #[arg(long, value_enum, default_value_t = Weights::F16)]
+    pub weights: Weights,
+    /// Sequences side by side
+    #[arg(long, default_value_t = 1, value_parser = at_least_one())]
+    pub batch: usize,
+    /// Tokens of the prompt
+    #[arg(long, default_value_t = 1024, value_parser = at_least_one())]
+    pub tokens: usize,
+    /// Runs of which the median is taken
+    #[arg(long, default_value_t = 20, value_parser = at_least_one())]
+    pub runs: usize,
+}
+
+/// Sizes of known models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Mamba-2 with 24 layers of width 768
+    #[value(name = "mamba2-130m")]
+    Mamba2Of130M,
+    /// Mamba-2 with 48 layers of width 1536
+    #[value(name = "mamba2-780m")]
+    Mamba2Of780M,
+    /// Gated DeltaNet with 24 layers of width 1024
+    #[value(name = "gdn-340m")]
+    GatedDeltaOf340M,
 }
 
 /// Arguments of `dla bench op`; the defaults are the Mamba-2 780M shape.
@@ -201,12 +254,45 @@ pub struct Op {
     pub chunk: Option<NonZeroUsize>,
 }
 
+/// A model, and how a device keeps its weights.
+#[derive(Debug, clap::Args)]
+pub struct ModelArgs {
+    /// The model directory: config.json and model.safetensors, or the index of its shards; a tokenizer.json makes the
+    /// tokens, without one they are bytes
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// How a GPU keeps the weights; the CPU always computes with f32
+    #[arg(long, value_enum, default_value_t = Weights::F32)]
+    pub weights: Weights,
+}
+
+/// How a GPU keeps a model's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// 32 bits
+    F32,
+    /// 16 bits, rounded to nearest: for files of f16 without loss
+    F16,
+    /// 8 bits with a scale for every 32 of a row
+    Int8,
+}
+
+impl From<Weights> for WeightType {
+    fn from(weights: Weights) -> Self {
+        match weights {
+            Weights::F32 => Self::F32,
+            Weights::F16 => Self::F16,
+            Weights::Int8 => Self::I8,
+        }
+    }
+}
+
 /// Arguments of `dla logits`.
 #[derive(Debug, clap::Args)]
 pub struct Logits {
-    /// The model directory: config.json and model.safetensors, or the index of its shards
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The token ids: a safetensors file with input_ids, i64, by sequence and token
     #[arg(long, value_name = "FILE")]
     pub ids: PathBuf,
@@ -216,14 +302,20 @@ pub struct Logits {
     /// Take the first P tokens at once, the others one at a time [default: all at once]
     #[arg(long, value_name = "P")]
     pub prefill: Option<usize>,
+    /// Write what every layer and head decided
+    #[arg(long, value_name = "FILE")]
+    pub decisions: Option<PathBuf>,
+    /// Follow the decisions of such a file instead of the model's own
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
 }
 
 /// Arguments of `dla segment`.
 #[derive(Debug, clap::Args)]
 pub struct Segment {
-    /// The model directory
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The text; without a tokenizer.json in the model directory its bytes are the tokens
     #[arg(long, value_name = "FILE")]
     pub text_file: PathBuf,
@@ -236,6 +328,71 @@ pub struct Segment {
     /// Draw all layers and heads: a page to explore (.html) or a still picture (.svg)
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
+}
+
+/// Arguments of `dla generate`.
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("text").required(true).args(["prompt", "prompt_file"]))]
+pub struct Generate {
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The text that goes on
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A file with that text
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// Tokens to generate, unless the text ends before
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    pub max_tokens: usize,
+    /// Divides the logits; 0 always takes the most probable token
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub temperature: f32,
+    /// Draw from the N most probable tokens; 0 is all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top_k: usize,
+    /// Draw from the most probable tokens that reach probability X together
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub top_p: f32,
+    /// Draw from tokens at least X times as probable as the most probable one
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub min_p: f32,
+    /// Above 1, make tokens less probable that came before
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub repetition_penalty: f32,
+    /// Last tokens that the repetition penalty sees, the prompt's among them
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub repetition_window: usize,
+    /// Starts the random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// End before this text; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub stop: Vec<String>,
+    /// Tell where each layer and head opened and merged states
+    #[arg(long)]
+    pub show_states: bool,
 }
 
 /// Arguments of `dla inspect`.

@@ -171,24 +171,6 @@ fn is_software(gpu: &Gpu) -> bool {
     gpu.info().device_type == wgpu::DeviceType::Cpu
 }
 
-/// Models have no GPU path: refuses where one was insisted on, and says so where the choice was free.
-///
-/// # Errors
-/// When `--backend` or `--adapter` insists on an adapter; `op` is the command.
-pub fn only_cpu(op: &'static str, global: &Global) -> Result<()> {
-    match global.backend {
-        Backend::Cpu => Ok(()),
-        Backend::Auto if global.adapter.is_none() => {
-            report::note("running on the CPU: models have no GPU path");
-            Ok(())
-        }
-        Backend::Auto | Backend::Gpu => {
-            let (expected, got) = ("the CPU, for models have no GPU path", "an adapter");
-            Err(Error::unsupported(op, "--backend", expected, got).advise("use --backend cpu"))
-        }
-    }
-}
-
 /// Opens the named adapter, or the best.
 ///
 /// # Errors

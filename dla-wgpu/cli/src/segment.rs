@@ -11,12 +11,14 @@ mod svg;
 pub mod text;
 mod told;
 
-use dla_core::{Error, Model, Result};
+use dla_core::model::ModelConfig;
+use dla_core::{Error, Result};
 
 use crate::args::{Global, Segment};
 use crate::report::Report;
+use crate::runner::Runner;
 use crate::style::Style;
-use crate::{atomic, backend, progress};
+use crate::{atomic, progress};
 use picture::Picture;
 use reading::Reading;
 use text::Text;
@@ -29,12 +31,12 @@ use text::Text;
 /// written; no picture appears then.
 pub fn run(args: &Segment, global: &Global) -> Result<Report> {
     let picture = args.picture.as_deref().map(Picture::of).transpose()?;
-    backend::only_cpu("segment", global)?;
-    let model = progress::watched("loading the model", || Model::load(&args.model))?;
-    check_choice(args, &model)?;
-    let text = Text::read(&args.text_file, &args.model, model.config().vocabulary)?;
+    let folder = &args.model.model;
+    let runner = Runner::load(&args.model, global)?;
+    check_choice(args, runner.config())?;
+    let text = Text::read(&args.text_file, folder, runner.config().vocabulary)?;
     let reading = progress::watched("reading the text", || {
-        Reading::new(&model, text, [&args.model, &args.text_file])
+        Reading::new(&runner, text, [folder, &args.text_file])
     })?;
     let chosen = reading.most_telling(args.layer, args.head);
     if let Some(picture) = picture {
@@ -53,8 +55,8 @@ pub fn run(args: &Segment, global: &Global) -> Result<Report> {
 }
 
 /// Refuses a layer or head that the model does not have, before anything is run.
-fn check_choice(args: &Segment, model: &Model) -> Result<()> {
-    let (layers, heads) = (model.config().layers, model.config().dims().heads);
+fn check_choice(args: &Segment, config: &ModelConfig) -> Result<()> {
+    let (layers, heads) = (config.layers, config.dims().heads);
     for (option, asked, count) in [
         ("--layer", args.layer, layers),
         ("--head", args.head, heads),

@@ -32,6 +32,7 @@ pub struct Batch {
 pub struct Snapshot {
     occupancy: Occupancy,
     image: wgpu::Buffer,
+    bytes: u64,
 }
 
 impl Batch {
@@ -137,6 +138,7 @@ impl Batch {
         Ok(Snapshot {
             occupancy: self.occupancy[item],
             image,
+            bytes,
         })
     }
 
@@ -147,8 +149,8 @@ impl Batch {
     pub async fn rollback(&mut self, item: usize, snapshot: &Snapshot) -> Result<()> {
         self.check_item(item)?;
         let bytes = self.sequences.bytes_each();
-        if snapshot.image.size() != bytes.max(4) {
-            let got = snapshot.image.size();
+        if snapshot.bytes != bytes {
+            let got = snapshot.bytes;
             return Err(Error::input(
                 "model",
                 "snapshot",

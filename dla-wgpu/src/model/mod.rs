@@ -103,6 +103,12 @@ impl Model {
         self.inner.weights.bytes()
     }
 
+    /// τ of each head of layer `layer` `[heads]`; empty where the schedule has none, and beyond the layers.
+    pub fn tau(&self, layer: usize) -> &[f32] {
+        let blocks = &self.inner.weights.blocks;
+        blocks.get(layer).map_or(&[], |block| &block.thresholds)
+    }
+
     fn weights(&self) -> &ModelWeights {
         &self.inner.weights
     }

@@ -9,7 +9,7 @@ use super::call::{Piece, Shape, Wanted};
 use super::tile::{Head, TILES, Tile};
 use crate::nn;
 use crate::op::event;
-use crate::{Readback, dispatch};
+use crate::{Dispatch, Readback, dispatch};
 
 /// The most of the largest logits that a call reads back.
 const MAX_TOP: usize = 64;
@@ -135,6 +135,44 @@ impl Batch {
         enough.or(tiles.last()).copied().unwrap_or(1)
     }
 
+    /// What the longest piece of a call of `tokens` tokens dispatches, in order: to count and to time.
+    ///
+    /// # Errors
+    /// As [`Batch::run`].
+    pub async fn dispatches(
+        &mut self,
+        tokens: usize,
+        wanted: &Wanted<'_>,
+    ) -> Result<Vec<Dispatch>> {
+        let cut = Cut {
+            first: 0,
+            tokens: self.tile(tokens, wanted),
+            lengths: Vec::new(),
+            ends: Vec::new(),
+        };
+        self.ready(&cut, wanted).await?;
+        let Some(tile) = self.tiles.get(&(cut.tokens, wanted.replay.is_some())) else {
+            unreachable!("just made")
+        };
+        let mut dispatches = tile.body.clone();
+        if wanted.logits == Rows::Last || wanted.top > 0 {
+            dispatches.extend_from_slice(&tile.last.dispatches);
+        }
+        dispatches.extend(
+            tile.top(wanted.top)
+                .into_iter()
+                .flat_map(|top| top.dispatches.clone()),
+        );
+        if wanted.logits == Rows::All {
+            dispatches.extend(
+                tile.all()
+                    .into_iter()
+                    .flat_map(|head| head.dispatches.clone()),
+            );
+        }
+        Ok(dispatches)
+    }
+
     /// Prepares what a piece needs, unless it is there.
     pub(super) async fn ready(&mut self, cut: &Cut, wanted: &Wanted<'_>) -> Result<()> {
         let key = (cut.tokens, wanted.replay.is_some());
@@ -167,24 +205,24 @@ impl Batch {
             unreachable!("made ready before")
         };
         self.bring(encoder, tile, &upload);
-        dispatch::record(&tile.body, encoder, None);
+        dispatch::record(&tile.body, encoder);
         let shape = self.shape(cut, call.wanted, tile);
         let ends = cut.ends.contains(&true);
         let last = shape.logits == Rows::Last || shape.top.is_some();
         if last && ends {
             self.gather_last(encoder, tile, cut);
-            dispatch::record(&tile.last.dispatches, encoder, None);
+            dispatch::record(&tile.last.dispatches, encoder);
         }
         let top = shape.top.and_then(|top| tile.top(top.best));
         if let Some(top) = top {
-            dispatch::record(&top.dispatches, encoder, None);
+            dispatch::record(&top.dispatches, encoder);
         }
         let head = match shape.logits {
             Rows::None => None,
             Rows::Last => Some(&tile.last),
             Rows::All => tile
                 .all()
-                .inspect(|head| dispatch::record(&head.dispatches, encoder, None)),
+                .inspect(|head| dispatch::record(&head.dispatches, encoder)),
         };
         let logits = head.map(|head: &Head| &head.logits);
         let sources = [logits, top.map(|top| &top.best), Some(&tile.traces)];

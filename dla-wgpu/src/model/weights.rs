@@ -42,7 +42,9 @@ pub(super) struct BlockWeights {
     pub(super) heads: wgpu::Buffer,
     /// L and a of λ, `[2, heads, capacity]`; none for a plain checkpoint.
     pub(super) read: Option<wgpu::Buffer>,
-    /// Thresholds, a uniform buffer of whole 16-byte rows.
+    /// τ by head; empty where the schedule has none.
+    pub(super) thresholds: Vec<f32>,
+    /// The same as the operator takes them, a uniform buffer of whole 16-byte rows.
     pub(super) tau: wgpu::Buffer,
     /// The norm of the operator's output.
     pub(super) out_norm: wgpu::Buffer,
@@ -191,6 +193,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
         heads.extend(self.read(&names.d)?);
+        let thresholds = self.thresholds(config, dla)?;
         Ok(BlockWeights {
             norm,
             in_proj,
@@ -198,7 +201,8 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
             conv: nn::vector(self.gpu, "conv", &conv).await?,
             heads: nn::vector(self.gpu, "heads", &heads).await?,
             read: self.read_weights(dla).await?,
-            tau: self.tau(config, dla).await?,
+            tau: self.tau(config, &thresholds).await?,
+            thresholds,
             out_norm: self.vector("out_norm", &names.norm).await?,
             out_proj: self.matrix(inner, &[&names.out_proj]).await?,
             out_bias: match &names.out_bias {
@@ -231,6 +235,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         }
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
+        let thresholds = self.thresholds(config, dla)?;
         Ok(BlockWeights {
             norm,
             in_proj,
@@ -238,7 +243,8 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
             conv: nn::vector(self.gpu, "conv", &conv).await?,
             heads: nn::vector(self.gpu, "heads", &heads).await?,
             read: self.read_weights(dla).await?,
-            tau: self.tau(config, dla).await?,
+            tau: self.tau(config, &thresholds).await?,
+            thresholds,
             out_norm: self.vector("out_norm", &names.o_norm).await?,
             out_proj: self.matrix(values, &[&names.o_proj]).await?,
             out_bias: None,
@@ -273,18 +279,23 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
     }
 
     /// τ of every head; a plain checkpoint and schedules of positions do not ask for it.
-    async fn tau(
+    fn thresholds(
         &mut self,
         config: &ModelConfig,
         dla: Option<&DlaTensors<TensorName>>,
-    ) -> Result<wgpu::Buffer> {
-        let mut tau = match dla {
+    ) -> Result<Vec<f32>> {
+        let tau = match dla {
             Some(dla) if config.operator().schedule == Schedule::Dynamic => self.read(&dla.tau)?,
             _ => Vec::new(),
         };
-        if tau.iter().any(|tau| tau.is_nan()) {
-            return Err(Error::input("load", "dla.tau", "numbers", "NaN"));
+        match tau.iter().any(|tau| tau.is_nan()) {
+            true => Err(Error::input("load", "dla.tau", "numbers", "NaN")),
+            false => Ok(tau),
         }
+    }
+
+    async fn tau(&self, config: &ModelConfig, thresholds: &[f32]) -> Result<wgpu::Buffer> {
+        let mut tau = thresholds.to_vec();
         // A threshold of +∞ becomes the largest finite one, which no finite score can pass: shaders need no infinities.
         tau.iter_mut().for_each(|tau| *tau = tau.min(f32::MAX));
         tau.resize(config.dims().heads.next_multiple_of(4), f32::MAX);

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use dla_core::model::{Call, Rows};
 use dla_core::trace::ledger::{Entry, Event, Ledger, LiveState};
-use dla_core::{Error, Model, Result, Trace};
+use dla_core::{Result, Trace};
 
 use super::text::Text;
 use crate::inspect;
+use crate::runner::Runner;
 
 /// Tokens that the model takes at once, so that memory does not grow with the text.
 const PIECE: usize = 4096;
@@ -29,6 +30,8 @@ pub struct Reading {
     pub capacity: usize,
     /// The schedule's word.
     pub schedule: &'static str,
+    /// What ran the model, as `--backend` spells it.
+    pub backend: &'static str,
     /// `[layers, heads]`.
     pub stories: Vec<Story>,
 }
@@ -68,27 +71,19 @@ pub struct Merge {
 }
 
 impl Reading {
-    /// Runs `model` over the text; `paths` are the model directory's and the text file's.
+    /// Runs a model over the text; `paths` are the model directory's and the text file's.
     ///
     /// # Errors
     /// What the model refuses, and softmax attention, which has no states.
-    pub fn new(model: &Model, text: Text, paths: [&Path; 2]) -> Result<Self> {
-        let config = model.config();
-        if config.attention().is_some() {
-            let expected = "a model with states";
-            return Err(Error::unsupported(
-                "segment",
-                "model",
-                expected,
-                "softmax attention",
-            ));
-        }
+    pub fn new(runner: &Runner, text: Text, paths: [&Path; 2]) -> Result<Self> {
+        let config = runner.config();
+        config.require_states("segment", "--model")?;
         let (dims, schedule) = (config.dims(), config.operator().schedule);
         let mut ledgers = vec![Ledger::new(dims, schedule)?; config.layers];
         let mut stories: Vec<_> = (0..config.layers * dims.heads)
-            .map(|i| Story::new(model, i / dims.heads, i % dims.heads))
+            .map(|i| Story::new(runner, i / dims.heads, i % dims.heads))
             .collect();
-        follow(model, &text.ids, |layer, tokens, trace| {
+        follow(runner, &text.ids, |layer, tokens, trace| {
             let heads = &mut stories[layer * dims.heads..][..dims.heads];
             let note = |entry: &Entry| heads[entry.head].note(entry);
             ledgers[layer].take(tokens, &trace.score, &trace.decisions, None, note)
@@ -105,6 +100,7 @@ impl Reading {
             heads: dims.heads,
             capacity: dims.capacity,
             schedule: inspect::schedule(schedule),
+            backend: runner.kind(),
             stories,
         })
     }
@@ -129,17 +125,17 @@ impl Reading {
 /// Runs the model over the ids, a piece at a time; `see` gets a layer, the piece's tokens and what the
 /// layer decided on them.
 fn follow(
-    model: &Model,
+    runner: &Runner,
     ids: &[u32],
     mut see: impl FnMut(usize, usize, &Trace) -> Result<()>,
 ) -> Result<()> {
-    let mut session = model.session();
+    let mut sequence = runner.start()?;
     let call = Call {
         logits: Rows::None,
         replay: None,
     };
     for piece in ids.chunks(PIECE) {
-        let reply = model.run(&mut session, piece, &call)?;
+        let reply = runner.run(&mut sequence, piece, &call)?;
         for (layer, trace) in reply.traces.iter().enumerate() {
             see(layer, piece.len(), trace)?;
         }
@@ -148,11 +144,11 @@ fn follow(
 }
 
 impl Story {
-    fn new(model: &Model, layer: usize, head: usize) -> Self {
+    fn new(runner: &Runner, layer: usize, head: usize) -> Self {
         Self {
             layer,
             head,
-            tau: model.tau(layer).get(head).copied(),
+            tau: runner.tau(layer).get(head).copied(),
             ..Self::default()
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dla_core::{Error, Result};
+use dla_text::Tokenizer;
 
 /// A text and its tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,22 +27,21 @@ impl Text {
     /// Reads the file `path` as the model in `folder` sees it.
     ///
     /// # Errors
-    /// When the file cannot be read or is empty, and when it holds bytes beyond the model's
-    /// vocabulary, or the model has a tokenizer.
+    /// When the file cannot be read or is empty, and when it holds what the model's tokens cannot say.
     pub fn read(path: &Path, folder: &Path, vocabulary: usize) -> Result<Self> {
         let name = || path.display().to_string();
-        if folder.join("tokenizer.json").exists() {
-            let (expected, got) = (
-                "a model whose tokens are bytes",
-                "one with a tokenizer.json",
-            );
-            return Err(Error::unsupported("segment", "--model", expected, got));
-        }
+        let tokenizer = match folder.join("tokenizer.json").exists() {
+            true => Some(Tokenizer::of(folder, vocabulary)?),
+            false => None,
+        };
         let bytes = std::fs::read(path).map_err(|error| {
             Error::input("segment", name(), "a readable file", error).advise("check the path")
         })?;
         if bytes.is_empty() {
             return Err(Error::input("segment", name(), "a text", "an empty file"));
+        }
+        if let Some(tokenizer) = tokenizer {
+            return Ok(Self::of_ids(&tokenizer, tokenizer.encode_bytes(&bytes)?));
         }
         let beyond = bytes
             .iter()
@@ -53,6 +53,25 @@ impl Text {
                 .advise("without a tokenizer.json bytes are the tokens"));
         }
         Ok(Self::of_bytes(&bytes))
+    }
+
+    /// A tokenizer's ids. Those that only together make characters are one piece.
+    fn of_ids(tokenizer: &Tokenizer, ids: Vec<u32>) -> Self {
+        let mut decoder = tokenizer.decoder(&[]);
+        let (mut pieces, mut tokens) = (Vec::new(), 0);
+        for &id in &ids {
+            tokens += 1;
+            let text = decoder.push(id);
+            if !text.is_empty() {
+                pieces.push(Piece { tokens, text });
+                tokens = 0;
+            }
+        }
+        let text = decoder.finish();
+        if tokens > 0 {
+            pieces.push(Piece { tokens, text });
+        }
+        Self { ids, pieces }
     }
 
     /// Bytes as tokens. Those of one character are one piece; each that belongs to none is U+FFFD.

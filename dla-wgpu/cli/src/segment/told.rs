@@ -135,7 +135,7 @@ pub(super) fn json(reading: &Reading, chosen: usize, picture: Option<&Path>) -> 
     json!({
         "model": reading.model,
         "text_file": reading.file,
-        "backend": "cpu",
+        "backend": reading.backend,
         "tokens": reading.text.ids.len(),
         "layers": reading.layers,
         "heads": reading.heads,
