@@ -57,6 +57,16 @@ const JUDGE: Part = part!("common/judge");
 const MOVE: Part = part!("common/move");
 const COLUMNS_4: Part = part!("common/columns4");
 const COLUMNS_1: Part = part!("common/columns1");
+const BLOCK: Part = part!("common/block");
+const PARTIALS: Part = part!("common/partials");
+const DOTS: Part = part!("common/dots");
+const TOKEN_DOTS: Part = part!("common/token_dots");
+const NEAR_ONE: Part = part!("common/near_one");
+const NEAR_THREE: Part = part!("common/near_three");
+const FINAL_STATE: Part = part!("common/final_state");
+const WRITTEN_DECAY: Part = part!("common/written_decay");
+const ENTERED_DECAY: Part = part!("common/entered_decay");
+const MIX_GRADIENTS: Part = part!("common/mix_gradients");
 
 /// One compute pass: an entry point `main` and the parts it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +156,38 @@ passes! {
     STEP_MOVE = "step_move" Nothing [COLUMNS_4, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
     /// The same for any width.
     STEP_MOVE_ANY = "step_move" Nothing [COLUMNS_1, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
+    /// The read weights of the states that every chunk was entered with.
+    READ_WEIGHTS = "read_weights" Nothing [SLOTS];
+    /// The gradients by the states at every chunk's end, where a value's width is a multiple of four.
+    STATE_GRADIENT = "state_gradient" Nothing [COLUMNS_4, SLOTS, FINAL_STATE];
+    /// The same where a value's width is not a multiple of four.
+    STATE_GRADIENT_ANY = "state_gradient" Nothing [COLUMNS_1, SLOTS, FINAL_STATE];
+    /// What reaches queries and read weights from entered states.
+    READ_GRADIENT = "read_gradient" Nothing [BLOCK, PARTIALS, DOTS, QUERY_DECAY, ENTERED_DECAY];
+    /// What reaches keys from the states that their tokens were written to.
+    WRITE_GRADIENT = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_ONE, SLOTS, FINAL_STATE, WRITTEN_DECAY];
+    /// The same with what a gate's gradient needs.
+    WRITE_GRADIENT_GATE = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_THREE, SLOTS, FINAL_STATE, WRITTEN_DECAY];
+    /// The attention form inside a chunk backwards.
+    MIX_GRADIENT = "mix_gradient" Nothing [BLOCK, SLOTS, MIX_GRADIENTS];
+    /// The gradients by the values.
+    VALUE_GRADIENT = "value_gradient" Nothing [BLOCK, SLOTS, FINAL_STATE, MIX_GRADIENTS, WRITTEN_DECAY];
+    /// The gradients by queries and keys from the chunk's own scores.
+    KEY_GRADIENT = "key_gradient" Nothing [BLOCK, MIX_GRADIENTS];
+    /// What entered states bring to a chunk's end against the gradient there.
+    CARRY_GRADIENT = "carry_gradient" Nothing [DOTS, NEAR_ONE, SLOTS, FINAL_STATE];
+    /// The same with what a gate's gradient needs.
+    CARRY_GRADIENT_GATE = "carry_gradient" Nothing [DOTS, NEAR_THREE, SLOTS, FINAL_STATE];
+    /// The gradients by the read weights.
+    WEIGHT_GRADIENT = "weight_gradient" Nothing [DOTS, TOKEN_DOTS, SLOTS, MIX_GRADIENTS];
+    /// The gradients by the log decays under a scalar decay.
+    DECAY_GRADIENT = "decay_gradient" Nothing [DOTS, TOKEN_DOTS, SLOTS, MIX_GRADIENTS];
+    /// The gradients by the gate.
+    GATE_GRADIENT = "gate_gradient" Nothing [DOTS, TOKEN_DOTS, TRACE, SLOTS, FINAL_STATE, MIX_GRADIENTS];
+    /// Queries and keys: the sum over the heads of a group.
+    GROUP_GRADIENT = "group_gradient" Nothing [];
+    /// The gradient by the thresholds.
+    TAU_GRADIENT = "tau_gradient" Nothing [SCORE_FUNCTIONS];
 }
 
 /// How a pass uses a binding.

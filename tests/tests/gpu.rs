@@ -2,6 +2,8 @@
 
 #[path = "gpu/golden.rs"]
 mod golden;
+#[path = "gpu/gradients.rs"]
+mod gradients;
 #[path = "gpu/host.rs"]
 mod host;
 #[path = "gpu/kinds.rs"]

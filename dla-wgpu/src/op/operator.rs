@@ -1,14 +1,12 @@
 //! The operator for one shape: pipelines, workspace, and the recording of a call.
 
-use std::sync::Arc;
-
 use dla_core::{Config, Dims, Error, Result};
 
+use super::binding::{Named, PARAMS_STRIDE, Step, bind_step, compiled, params, sized, workspace};
 use super::options::{Decider, Options, Walk, weighs_matrices};
-use super::passes::{Count, recorded};
+use super::passes::recorded;
 use crate::Gpu;
-use crate::pipeline::Pipeline;
-use crate::plan::{Plan, grid};
+use crate::plan::{MAX_BATCH, Plan, grid};
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
 
@@ -55,16 +53,6 @@ pub struct Operator {
     params: wgpu::Buffer,
 }
 
-/// One pass of a segment.
-#[derive(Debug)]
-struct Step {
-    pipeline: Arc<Pipeline>,
-    groups: Count,
-}
-
-/// Bytes between two slots of the parameters.
-const PARAMS_STRIDE: u64 = 256;
-
 impl Operator {
     /// Plans, compiles and allocates for one shape.
     ///
@@ -99,18 +87,13 @@ impl Operator {
             subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
-        let passes = recorded(&spec, gpu.variant(), walk);
-        let mut compiled = Vec::new();
-        for (pass, groups) in passes {
-            let pipeline = gpu.pipeline(pass, &header).await?;
-            compiled.push(Step { pipeline, groups });
-        }
-        let workspace = workspace(gpu, &plan).await?;
+        let steps = compiled(gpu, recorded(&spec, gpu.variant(), walk), &header).await?;
+        let workspace = workspace(gpu, &plan.workspace.each()).await?;
         let params = params(gpu, &plan).await?;
         Ok(Self {
             gpu: gpu.clone(),
             plan,
-            steps: compiled,
+            steps,
             workspace,
             params,
         })
@@ -148,9 +131,7 @@ impl Operator {
             tau: gpu
                 .buffer("tau", self.plan.dims.heads.div_ceil(4) as u64 * 16, uniform)
                 .await?,
-            lengths: gpu
-                .buffer("lengths", crate::plan::MAX_BATCH as u64 * 4, uniform)
-                .await?,
+            lengths: gpu.buffer("lengths", MAX_BATCH as u64 * 4, uniform).await?,
         })
     }
 
@@ -171,11 +152,12 @@ impl Operator {
     /// # Errors
     /// [`Error::is_input`] when a buffer is smaller than the plan's size for it.
     pub async fn bind(&self, arrays: &Arrays, cache: &DeviceCache) -> Result<Bound<'_>> {
-        let named = self.named(arrays, cache)?;
+        let mut named = named(&self.plan, arrays, cache)?;
+        named.extend(self.workspace.iter().map(|(name, buffer)| (*name, buffer)));
         let groups = scoped(self.gpu.device(), "op", "buffers", || {
             self.steps
                 .iter()
-                .map(|step| self.bind_step(&step.pipeline, &named))
+                .map(|step| bind_step(&self.gpu, &self.params, &step.pipeline, &named))
                 .collect()
         })
         .await?;
@@ -184,89 +166,34 @@ impl Operator {
             groups,
         })
     }
-
-    fn named<'a>(
-        &'a self,
-        arrays: &'a Arrays,
-        cache: &'a DeviceCache,
-    ) -> Result<Vec<(&'static str, &'a wgpu::Buffer)>> {
-        let bytes = &self.plan.arrays;
-        let caller = [
-            ("q", &arrays.q, bytes.key),
-            ("k", &arrays.k, bytes.key),
-            ("v", &arrays.v, bytes.value),
-            ("control", &arrays.control, bytes.control),
-            ("o", &arrays.o, bytes.value),
-            ("trace", &arrays.trace, bytes.trace),
-            (
-                "thresholds",
-                &arrays.tau,
-                self.plan.dims.heads.div_ceil(4) as u64 * 16,
-            ),
-            (
-                "lengths",
-                &arrays.lengths,
-                crate::plan::MAX_BATCH as u64 * 4,
-            ),
-            ("states", &cache.states, bytes.states),
-            ("scalars", &cache.scalars, bytes.scalars),
-        ];
-        let mut named = Vec::with_capacity(caller.len() + self.workspace.len());
-        for (name, buffer, needed) in caller {
-            if buffer.size() < needed {
-                return Err(Error::input(
-                    "op",
-                    name,
-                    format!("a buffer of at least {needed} bytes"),
-                    buffer.size(),
-                ));
-            }
-            named.push((name, buffer));
-        }
-        named.extend(self.workspace.iter().map(|(name, buffer)| (*name, buffer)));
-        Ok(named)
-    }
-
-    fn bind_step(
-        &self,
-        pipeline: &Pipeline,
-        named: &[(&'static str, &wgpu::Buffer)],
-    ) -> wgpu::BindGroup {
-        let entries: Vec<_> = pipeline
-            .bindings
-            .iter()
-            .map(|binding| {
-                let resource = if binding.number == 0 {
-                    wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                        buffer: &self.params,
-                        offset: 0,
-                        size: std::num::NonZero::new(PARAMS_BYTES),
-                    })
-                } else {
-                    buffer_of(named, binding.name).as_entire_binding()
-                };
-                wgpu::BindGroupEntry {
-                    binding: binding.number,
-                    resource,
-                }
-            })
-            .collect();
-        self.gpu
-            .device()
-            .create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(pipeline.name),
-                layout: &pipeline.layout,
-                entries: &entries,
-            })
-    }
 }
 
-/// The buffer that a pass names; passes and operator are of one house, so a missing name is our own bug.
-fn buffer_of<'a>(named: &[(&'static str, &'a wgpu::Buffer)], name: &str) -> &'a wgpu::Buffer {
-    match named.iter().find(|(known, _)| *known == name) {
-        Some((_, buffer)) => buffer,
-        None => unreachable!("no buffer named {name}"),
-    }
+/// The caller's buffers by the names that passes give them.
+///
+/// # Errors
+/// [`Error::is_input`] when one is smaller than the plan's size for it.
+pub(super) fn named<'a>(
+    plan: &Plan,
+    arrays: &'a Arrays,
+    cache: &'a DeviceCache,
+) -> Result<Vec<Named<'a>>> {
+    let bytes = &plan.arrays;
+    sized(&[
+        ("q", &arrays.q, bytes.key),
+        ("k", &arrays.k, bytes.key),
+        ("v", &arrays.v, bytes.value),
+        ("control", &arrays.control, bytes.control),
+        ("o", &arrays.o, bytes.value),
+        ("trace", &arrays.trace, bytes.trace),
+        (
+            "thresholds",
+            &arrays.tau,
+            plan.dims.heads.div_ceil(4) as u64 * 16,
+        ),
+        ("lengths", &arrays.lengths, MAX_BATCH as u64 * 4),
+        ("states", &cache.states, bytes.states),
+        ("scalars", &cache.scalars, bytes.scalars),
+    ])
 }
 
 /// An operator with its buffers: records calls.
@@ -344,55 +271,4 @@ fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float, walk: W
         ));
     }
     Ok(())
-}
-
-async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
-    let mut buffers = Vec::new();
-    for (name, bytes) in plan.workspace.each() {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        buffers.push((name, gpu.buffer(name, bytes, usage).await?));
-    }
-    Ok(buffers)
-}
-
-/// `Params` of `common/params.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    tokens: u32,
-    first_token: u32,
-    chunks: u32,
-    segment_chunks: u32,
-    sequences: u32,
-    steps: u32,
-}
-
-const PARAMS_BYTES: u64 = size_of::<Params>() as u64;
-
-/// Every segment's parameters, each in a slot of its own.
-async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
-    let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-    let bytes = plan.segments.len().max(1) as u64 * PARAMS_STRIDE;
-    let buffer = gpu.buffer("params", bytes, usage).await?;
-    let mut slots = vec![0u8; bytes as usize];
-    for (segment, slot) in plan
-        .segments
-        .iter()
-        .zip(slots.chunks_exact_mut(PARAMS_STRIDE as usize))
-    {
-        let params = Params {
-            tokens: plan.dims.tokens as u32,
-            first_token: segment.first_token as u32,
-            chunks: segment.chunks as u32,
-            segment_chunks: plan.segment_chunks as u32,
-            sequences: plan.dims.sequences() as u32,
-            steps: segment.tokens as u32,
-        };
-        slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
-    }
-    scoped(gpu.device(), "op", "params", || {
-        gpu.queue().write_buffer(&buffer, 0, &slots);
-    })
-    .await?;
-    Ok(buffer)
 }

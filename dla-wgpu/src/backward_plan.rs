@@ -1,0 +1,198 @@
+//! The backward pass's part of the plan: its buffers and dispatches, over the same segments as the forward passes
+//! that it runs again.
+//!
+//! As in [`plan`](crate::plan) no wgpu types, and every buffer holds exactly the records that dispatches index.
+
+use dla_core::{Backbone, Dims, Result};
+
+use crate::plan::{Limits, Plan, Segment, bindable};
+use crate::spec::Float;
+
+/// The arrays of gradients, owned by the caller; bytes, all values f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GradientBytes {
+    /// By `q` or `k`, `[B, T, G, Dk]`.
+    pub key: u64,
+    /// By `v` or `o`, `[B, T, H, Dv]`.
+    pub value: u64,
+    /// By g, β and λ by rank, `[B, T, H, 2 + K]`.
+    pub control: u64,
+    /// By states in time order, `[B·H, K, Dk, Dv]`.
+    pub states: u64,
+    /// By τ, `[H]`.
+    pub tau: u64,
+}
+
+/// The backward pass's own buffers, beside those of the forward passes; bytes, all values f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackwardBytes {
+    /// λ by entered state, `[B·H, chunks, C, K]`.
+    pub read_weights: u64,
+    /// By the states in time order at every chunk's end, `[B·H, chunks, K, Dk, Dv]`.
+    pub state_gradients: u64,
+    /// By every head's queries, `[B·H, chunks, C, Dk]`.
+    pub query_gradients: u64,
+    /// By every head's keys, `[B·H, chunks, C, Dk]`.
+    pub key_gradients: u64,
+    /// Three triangles, `[B·H, chunks, 3, C, C]`: what mixes values, the gradient by scores, that by read weights.
+    pub mix_gradients: u64,
+    /// Inner products of states and gradients, `[B·H, chunks, ⌈Dk/64⌉·C·(K + 3) + 3·K]`.
+    pub dots: u64,
+    /// By the gate of every token, `[B·H, T]`, of the whole call.
+    pub gate_gradients: u64,
+}
+
+impl BackwardBytes {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 7] {
+        [
+            ("read_weights", self.read_weights),
+            ("state_gradients", self.state_gradients),
+            ("query_gradients", self.query_gradients),
+            ("key_gradients", self.key_gradients),
+            ("mix_gradients", self.mix_gradients),
+            ("dots", self.dots),
+            ("gate_gradients", self.gate_gradients),
+        ]
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.each().iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Everything that one call's backward pass dispatches and allocates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackwardPlan {
+    /// The forward passes that are run again, and the segments.
+    pub forward: Plan,
+    /// The caller's arrays of gradients.
+    pub arrays: GradientBytes,
+    /// The backward pass's own buffers.
+    pub workspace: BackwardBytes,
+}
+
+impl BackwardPlan {
+    /// Plans the backward pass of a call.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    ///
+    /// ```
+    /// use dla_core::{Backbone, Dims};
+    /// use dla_wgpu::{Float, backward_plan::BackwardPlan, plan::Limits};
+    /// let dims = Dims { batch: 1, tokens: 1000, heads: 4, groups: 1, key_dim: 32, value_dim: 32, capacity: 8 };
+    /// let plan = BackwardPlan::new(dims, Backbone::Decay, 64, Float::F32, Limits::PORTABLE)?;
+    /// assert_eq!(plan.arrays.states, 4 * 8 * 32 * 32 * 4);
+    /// # Ok::<(), dla_core::Error>(())
+    /// ```
+    pub fn new(
+        dims: Dims,
+        backbone: Backbone,
+        chunk: usize,
+        float: Float,
+        limits: Limits,
+    ) -> Result<Self> {
+        dims.check()?;
+        let arrays = arrays(&dims);
+        for (name, bytes) in [
+            ("d_q", arrays.key),
+            ("d_v", arrays.value),
+            ("d_control", arrays.control),
+            ("d_states", arrays.states),
+        ] {
+            bindable(name, bytes, limits)?;
+        }
+        let one = workspace(&dims, chunk, 1);
+        let most = most_chunks(&dims, chunk, &one, limits);
+        let forward = Plan::capped(dims, backbone, chunk, float, limits, most)?;
+        let workspace = workspace(&dims, chunk, forward.segment_chunks);
+        for (name, bytes) in workspace.each() {
+            bindable(name, bytes, limits)?;
+        }
+        Ok(Self {
+            forward,
+            arrays,
+            workspace,
+        })
+    }
+
+    /// The groups of a segment's dispatches.
+    pub fn groups(&self, segment: &Segment) -> BackwardGroups {
+        let dims = &self.forward.dims;
+        let forward = self.forward.groups(segment);
+        let tokens = segment.chunks * self.forward.chunk;
+        BackwardGroups {
+            chunk: forward.chunk,
+            keys: forward.chunk * dims.key_dim.div_ceil(64),
+            values: forward.chunk * dims.value_dim.div_ceil(64),
+            states: forward.chunk_state,
+            shared: (dims.batch * tokens * dims.groups * dims.key_dim).div_ceil(256),
+            heads: dims.heads,
+        }
+    }
+}
+
+/// Groups of each backward pass over one segment; the twin of the constants in the pass's WGSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackwardGroups {
+    /// One group a chunk: read_weights, mix_gradient, carry_gradient and those by weights, decays and gates.
+    pub chunk: usize,
+    /// One group a chunk and 64 columns of keys: read_gradient, write_gradient and key_gradient.
+    pub keys: usize,
+    /// One group a chunk and 64 columns of values: value_gradient.
+    pub values: usize,
+    /// One group a tile of a state: state_gradient.
+    pub states: usize,
+    /// One group 256 values of the keys: group_gradient.
+    pub shared: usize,
+    /// One group a head: tau_gradient.
+    pub heads: usize,
+}
+
+fn arrays(dims: &Dims) -> GradientBytes {
+    GradientBytes {
+        key: dims.key_len() as u64 * 4,
+        value: dims.value_len() as u64 * 4,
+        control: dims.token_heads() as u64 * (dims.capacity as u64 + 2) * 4,
+        states: dims.states_len() as u64 * 4,
+        tau: dims.heads as u64 * 4,
+    }
+}
+
+fn workspace(dims: &Dims, chunk: usize, chunks: usize) -> BackwardBytes {
+    let cells = (dims.sequences() * chunks) as u64;
+    let (c, k, dk) = (chunk as u64, dims.capacity as u64, dims.key_dim as u64);
+    BackwardBytes {
+        read_weights: cells * c * k * 4,
+        state_gradients: cells * k * dims.state_len() as u64 * 4,
+        query_gradients: cells * c * dk * 4,
+        key_gradients: cells * c * dk * 4,
+        mix_gradients: cells * 3 * c * c * 4,
+        dots: cells * (dk.div_ceil(64) * c * (k + 3) + 3 * k) * 4,
+        gate_gradients: dims.token_heads() as u64 * 4,
+    }
+}
+
+/// The most chunks of a segment whose buffers stay within the workspace budget and whose loops end where a CPU
+/// adapter's would break off; `one` is the workspace of one chunk.
+fn most_chunks(dims: &Dims, chunk: usize, one: &BackwardBytes, limits: Limits) -> usize {
+    let by_chunk = BackwardBytes {
+        gate_gradients: 0,
+        ..*one
+    };
+    let sizes = by_chunk.each().into_iter().map(|(_, bytes)| bytes);
+    let budget = limits.workspace.min(limits.max_binding);
+    let by_memory = (budget / sizes.max().unwrap_or(1).max(1)) as usize;
+    by_memory
+        .min(limits.iterations / chunk_iterations(dims, chunk))
+        .max(1)
+}
+
+/// Loop iterations of one thread of state_gradient for one chunk, at most; the twin of its WGSL.
+fn chunk_iterations(dims: &Dims, chunk: usize) -> usize {
+    let fours = dims.capacity.div_ceil(4).min(8);
+    let staging = 4 * fours + 16;
+    dims.capacity.div_ceil(4 * fours) * (chunk * (1 + fours) + 2 * staging + 8 * fours)
+        + 2 * dims.capacity
+}
