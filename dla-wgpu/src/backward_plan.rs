@@ -5,7 +5,7 @@
 
 use dla_core::{Backbone, Dims, Result};
 
-use crate::plan::{Limits, Plan, Segment, bindable};
+use crate::plan::{Limits, MAX_DISPATCH_FLOP, Plan, Segment, bindable};
 use crate::spec::Float;
 
 /// The arrays of gradients, owned by the caller; bytes, all values f32.
@@ -40,10 +40,28 @@ pub struct BackwardBytes {
     pub dots: u64,
     /// By the gate of every token, `[B·H, T]`, of the whole call.
     pub gate_gradients: u64,
+    /// The gated delta rule's own; all 0 for other backbones.
+    pub delta: DeltaBytes,
+}
+
+/// The buffers that only the gated delta rule's backward pass needs; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeltaBytes {
+    /// By the final states, taken back through the chunk, `[B·H, chunks, K, Dk, Dv]`.
+    pub carried_gradients: u64,
+    /// By the chunks' products of transitions, `[B·H, chunks, Dk, Dk]`.
+    pub transition_gradients: u64,
+    /// By K̃, `[B·H, chunks, C, Dk]`.
+    pub write_gradients: u64,
+    /// By e^A k, `[B·H, chunks, C, Dk]`.
+    pub erase_gradients: u64,
+    /// Six triangles, `[B·H, chunks, 6, C, C]`: by the scores, and what decays and write strengths take from them.
+    pub solve_gradients: u64,
 }
 
 impl BackwardBytes {
-    pub(crate) fn each(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn each(&self) -> [(&'static str, u64); 12] {
+        let delta = &self.delta;
         [
             ("read_weights", self.read_weights),
             ("state_gradients", self.state_gradients),
@@ -52,6 +70,11 @@ impl BackwardBytes {
             ("mix_gradients", self.mix_gradients),
             ("dots", self.dots),
             ("gate_gradients", self.gate_gradients),
+            ("carried_gradients", delta.carried_gradients),
+            ("transition_gradients", delta.transition_gradients),
+            ("write_gradients", delta.write_gradients),
+            ("erase_gradients", delta.erase_gradients),
+            ("solve_gradients", delta.solve_gradients),
         ]
     }
 
@@ -103,10 +126,10 @@ impl BackwardPlan {
         ] {
             bindable(name, bytes, limits)?;
         }
-        let one = workspace(&dims, chunk, 1);
-        let most = most_chunks(&dims, chunk, &one, limits);
+        let one = workspace(&dims, backbone, chunk, 1);
+        let most = most_chunks(&dims, backbone, chunk, &one, limits);
         let forward = Plan::capped(dims, backbone, chunk, float, limits, most)?;
-        let workspace = workspace(&dims, chunk, forward.segment_chunks);
+        let workspace = workspace(&dims, backbone, chunk, forward.segment_chunks);
         for (name, bytes) in workspace.each() {
             bindable(name, bytes, limits)?;
         }
@@ -127,6 +150,9 @@ impl BackwardPlan {
             keys: forward.chunk * dims.key_dim.div_ceil(64),
             values: forward.chunk * dims.value_dim.div_ceil(64),
             states: forward.chunk_state,
+            states_delta: forward.chunk_state_delta,
+            outers: forward.chunk_state * segment.chunks,
+            transitions: forward.chunk * dims.key_dim.div_ceil(64).pow(2),
             shared: (dims.batch * tokens * dims.groups * dims.key_dim).div_ceil(256),
             heads: dims.heads,
         }
@@ -136,14 +162,20 @@ impl BackwardPlan {
 /// Groups of each backward pass over one segment; the twin of the constants in the pass's WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardGroups {
-    /// One group a chunk: read_weights, mix_gradient, carry_gradient and those by weights, decays and gates.
+    /// One group a chunk: read_weights, mix_gradient, carry_gradient, solve_gradient and those by weights, decays and gates.
     pub chunk: usize,
-    /// One group a chunk and 64 columns of keys: read_gradient, write_gradient and key_gradient.
+    /// One group a chunk and 64 columns of keys: read_gradient, write_gradient, key_gradient and erase_gradient.
     pub keys: usize,
     /// One group a chunk and 64 columns of values: value_gradient.
     pub values: usize,
     /// One group a tile of a state: state_gradient.
     pub states: usize,
+    /// One group 16 columns of a state: state_gradient_delta.
+    pub states_delta: usize,
+    /// One group a chunk and a tile of a state: outer_gradient.
+    pub outers: usize,
+    /// One group a chunk and 64 by 64 of its product of transitions: transition_gradient.
+    pub transitions: usize,
     /// One group 256 values of the keys: group_gradient.
     pub shared: usize,
     /// One group a head: tau_gradient.
@@ -160,7 +192,7 @@ fn arrays(dims: &Dims) -> GradientBytes {
     }
 }
 
-fn workspace(dims: &Dims, chunk: usize, chunks: usize) -> BackwardBytes {
+fn workspace(dims: &Dims, backbone: Backbone, chunk: usize, chunks: usize) -> BackwardBytes {
     let cells = (dims.sequences() * chunks) as u64;
     let (c, k, dk) = (chunk as u64, dims.capacity as u64, dims.key_dim as u64);
     BackwardBytes {
@@ -171,12 +203,33 @@ fn workspace(dims: &Dims, chunk: usize, chunks: usize) -> BackwardBytes {
         mix_gradients: cells * 3 * c * c * 4,
         dots: cells * (dk.div_ceil(64) * c * (k + 3) + 3 * k) * 4,
         gate_gradients: dims.token_heads() as u64 * 4,
+        delta: match backbone {
+            Backbone::Delta => delta_bytes(dims, c, cells),
+            Backbone::Plain | Backbone::Decay => DeltaBytes::default(),
+        },
     }
 }
 
-/// The most chunks of a segment whose buffers stay within the workspace budget and whose loops end where a CPU
-/// adapter's would break off; `one` is the workspace of one chunk.
-fn most_chunks(dims: &Dims, chunk: usize, one: &BackwardBytes, limits: Limits) -> usize {
+fn delta_bytes(dims: &Dims, c: u64, cells: u64) -> DeltaBytes {
+    let (k, dk) = (dims.capacity as u64, dims.key_dim as u64);
+    DeltaBytes {
+        carried_gradients: cells * k * dims.state_len() as u64 * 4,
+        transition_gradients: cells * dk * dk * 4,
+        write_gradients: cells * c * dk * 4,
+        erase_gradients: cells * c * dk * 4,
+        solve_gradients: cells * 6 * c * c * 4,
+    }
+}
+
+/// The most chunks of a segment whose buffers stay within the workspace budget, whose dispatches within their share of
+/// work, and whose loops end where a CPU adapter's would break off; `one` is the workspace of one chunk.
+fn most_chunks(
+    dims: &Dims,
+    backbone: Backbone,
+    chunk: usize,
+    one: &BackwardBytes,
+    limits: Limits,
+) -> usize {
     let by_chunk = BackwardBytes {
         gate_gradients: 0,
         ..*one
@@ -185,12 +238,29 @@ fn most_chunks(dims: &Dims, chunk: usize, one: &BackwardBytes, limits: Limits) -
     let budget = limits.workspace.min(limits.max_binding);
     let by_memory = (budget / sizes.max().unwrap_or(1).max(1)) as usize;
     by_memory
-        .min(limits.iterations / chunk_iterations(dims, chunk))
+        .min((MAX_DISPATCH_FLOP / chunk_flop(dims, backbone).max(1)) as usize)
+        .min(limits.iterations / chunk_iterations(dims, backbone, chunk))
         .max(1)
 }
 
-/// Loop iterations of one thread of state_gradient for one chunk, at most; the twin of its WGSL.
-fn chunk_iterations(dims: &Dims, chunk: usize) -> usize {
+/// The work of one chunk of every sequence in the one dispatch that outgrows the forward passes': the gradient by the
+/// product of transitions, whose tiles are Dk wide where a chunk has C tokens.
+fn chunk_flop(dims: &Dims, backbone: Backbone) -> u64 {
+    match backbone {
+        Backbone::Delta => {
+            let rows = dims.sequences() * dims.capacity * dims.key_dim;
+            2 * rows as u64 * dims.state_len() as u64
+        }
+        Backbone::Plain | Backbone::Decay => 0,
+    }
+}
+
+/// Loop iterations of one thread for one chunk of the passes that walk chunks, at most; the twin of their WGSL.
+fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
+    if backbone == Backbone::Delta {
+        let tall = dims.key_dim.div_ceil(64);
+        return dims.capacity * (dims.key_dim + tall * (chunk + 30)) + 2 * dims.capacity;
+    }
     let fours = dims.capacity.div_ceil(4).min(8);
     let staging = 4 * fours + 16;
     dims.capacity.div_ceil(4 * fours) * (chunk * (1 + fours) + 2 * staging + 8 * fours)

@@ -1,10 +1,8 @@
 // What every entered state brings to the chunk's end against the gradient there, <dS'_j, e^{A_C} S_i>: for the final
 // state that absorbed it and, for a gate, that one's neighbours. One group a chunk, 32 threads a state.
-@group(0) @binding(3) var<storage, read> decay: array<f32>;                     // [B H, chunks, C]
-@group(0) @binding(4) var<storage, read> slots: array<vec4<u32>>;               // [B H, chunks, C]
-@group(0) @binding(5) var<storage, read> entries: array<vec2<u32>>;             // [B H, chunks + 1, 1 + K]
-@group(0) @binding(6) var<storage, read> versions: array<io>;                   // [B H, chunks, K, Dk, Dv] by place
-@group(0) @binding(7) var<storage, read> state_gradients: array<f32>;           // [B H, chunks, K, Dk, Dv] at each chunk's end
+@group(0) @binding(5) var<storage, read> slots: array<vec4<u32>>;               // [B H, chunks, C]
+@group(0) @binding(6) var<storage, read> entries: array<vec2<u32>>;             // [B H, chunks + 1, 1 + K]
+@group(0) @binding(7) var<storage, read> versions: array<io>;                   // [B H, chunks, K, Dk, Dv] by place
 @group(0) @binding(8) var<storage, read_write> dots: array<f32>;                // [B H, chunks, DOTS]
 
 var<workgroup> sums: array<vec3<f32>, 256>;    // against the state before, its own, the one after
@@ -18,15 +16,15 @@ fn products(sequence: u32, entry: u32, cell: u32, starts: vec4<u32>, states: u32
     var sum: vec3<f32>;
     for (var e = part; e < STATE; e += 32u) {
         let x = f32(versions[version + e]);
-        sum.y += x * state_gradients[gradient + e];
+        sum.y += x * carried_gradient(gradient + e);
         if (NEAR > 0u && own > 0u) {
-            sum.x += x * state_gradients[gradient - STATE + e];
+            sum.x += x * carried_gradient(gradient - STATE + e);
         }
         if (NEAR > 0u && own + 1u < states) {
-            sum.z += x * state_gradients[gradient + STATE + e];
+            sum.z += x * carried_gradient(gradient + STATE + e);
         }
     }
-    return exp(decay[cell * CHUNK + CHUNK - 1u] + bitcast<f32>(record.y)) * sum;
+    return carried_scale(cell, bitcast<f32>(record.y)) * sum;
 }
 
 @compute @workgroup_size(256)

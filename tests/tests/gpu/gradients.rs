@@ -2,7 +2,7 @@
 
 use dla_core::dla::backward::{self, Gradients};
 use dla_core::dla::gate::{Gate, GateMode};
-use dla_core::{Backbone, Cache, Decisions, Schedule};
+use dla_core::{Decisions, Schedule};
 use dla_tests::cases::{Case, Draw, cases};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::tolerance::assert_near;
@@ -16,10 +16,7 @@ const TOLERANCE: f64 = 1e-3;
 fn chosen() -> impl Iterator<Item = Case> {
     let wanted = std::env::var("CASE").ok();
     let is_wanted = move |case: &Case| wanted.as_deref().is_none_or(|name| name == case.name);
-    cases()
-        .into_iter()
-        .filter(|case| case.config.backbone != Backbone::Delta)
-        .filter(is_wanted)
+    cases().into_iter().filter(is_wanted)
 }
 
 /// Normal numbers of the outputs' shape.

@@ -1,7 +1,7 @@
 //! Which passes a segment's gradients take.
 
-use dla_core::Schedule;
 use dla_core::dla::gate::GateMode;
+use dla_core::{Backbone, Schedule};
 use dla_shaders::{self as shaders, Pass};
 
 use crate::backward_plan::BackwardPlan;
@@ -37,43 +37,75 @@ pub(super) fn reaches_tau(schedule: Schedule, gate: GateMode) -> bool {
 
 /// The passes over every segment.
 pub(super) fn segment_passes(spec: &Spec, gate: bool) -> Passes<BackwardPlan> {
-    let fours = spec.dims.value_dim.is_multiple_of(4);
-    let mut passes: Passes<BackwardPlan> = vec![
-        (&shaders::READ_WEIGHTS, CHUNKS),
-        (
-            if fours {
-                &shaders::STATE_GRADIENT
-            } else {
-                &shaders::STATE_GRADIENT_ANY
-            },
-            STATES,
-        ),
+    let mut passes: Passes<BackwardPlan> = vec![(&shaders::READ_WEIGHTS, CHUNKS)];
+    passes.extend(if spec.config.backbone == Backbone::Delta {
+        delta_passes(spec, gate)
+    } else {
+        decay_passes(spec, gate)
+    });
+    passes.push((&shaders::WEIGHT_GRADIENT, CHUNKS));
+    passes.push((&shaders::GROUP_GRADIENT, SHARED));
+    if gate {
+        passes.push((&shaders::GATE_GRADIENT, CHUNKS));
+    }
+    passes
+}
+
+/// Those of a scalar decay.
+fn decay_passes(spec: &Spec, gate: bool) -> Passes<BackwardPlan> {
+    let state = if spec.dims.value_dim.is_multiple_of(4) {
+        &shaders::STATE_GRADIENT
+    } else {
+        &shaders::STATE_GRADIENT_ANY
+    };
+    let (write, carry) = if gate {
+        (&shaders::WRITE_GRADIENT_GATE, &shaders::CARRY_GRADIENT_GATE)
+    } else {
+        (&shaders::WRITE_GRADIENT, &shaders::CARRY_GRADIENT)
+    };
+    vec![
+        (state, STATES),
         (&shaders::READ_GRADIENT, KEYS),
-        (
-            if gate {
-                &shaders::WRITE_GRADIENT_GATE
-            } else {
-                &shaders::WRITE_GRADIENT
-            },
-            KEYS,
-        ),
+        (write, KEYS),
         (&shaders::MIX_GRADIENT, CHUNKS),
         (&shaders::VALUE_GRADIENT, VALUES),
         (&shaders::KEY_GRADIENT, KEYS),
-        (
-            if gate {
-                &shaders::CARRY_GRADIENT_GATE
-            } else {
-                &shaders::CARRY_GRADIENT
-            },
-            CHUNKS,
-        ),
-        (&shaders::WEIGHT_GRADIENT, CHUNKS),
+        (carry, CHUNKS),
         (&shaders::DECAY_GRADIENT, CHUNKS),
-        (&shaders::GROUP_GRADIENT, SHARED),
+    ]
+}
+
+/// Those of the gated delta rule.
+fn delta_passes(spec: &Spec, gate: bool) -> Passes<BackwardPlan> {
+    let outer = if spec.dims.value_dim.is_multiple_of(4) {
+        &shaders::OUTER_GRADIENT
+    } else {
+        &shaders::OUTER_GRADIENT_ANY
+    };
+    let write = if gate {
+        &shaders::WRITE_GRADIENT_DELTA_GATE
+    } else {
+        &shaders::WRITE_GRADIENT_DELTA
+    };
+    let mut passes: Passes<BackwardPlan> = vec![
+        (outer, |plan, segment| plan.groups(segment).outers),
+        (&shaders::STATE_GRADIENT_DELTA, |plan, segment| {
+            plan.groups(segment).states_delta
+        }),
+        (&shaders::READ_GRADIENT_DELTA, KEYS),
+        (write, KEYS),
+        (&shaders::TRANSITION_GRADIENT, |plan, segment| {
+            plan.groups(segment).transitions
+        }),
+        (&shaders::MIX_GRADIENT_DELTA, CHUNKS),
+        (&shaders::VALUE_GRADIENT_DELTA, VALUES),
+        (&shaders::ERASE_GRADIENT, KEYS),
+        (&shaders::SOLVE_GRADIENT, CHUNKS),
+        (&shaders::DECAY_GRADIENT_DELTA, CHUNKS),
+        (&shaders::KEY_GRADIENT_DELTA, KEYS),
     ];
     if gate {
-        passes.push((&shaders::GATE_GRADIENT, CHUNKS));
+        passes.push((&shaders::CARRY_GRADIENT_DELTA, CHUNKS));
     }
     passes
 }
