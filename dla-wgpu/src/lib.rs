@@ -9,6 +9,7 @@
 #![cfg_attr(target_arch = "wasm32", allow(clippy::arc_with_non_send_sync))]
 
 pub mod backward_plan;
+mod backward_work;
 mod gpu;
 pub mod op;
 mod pipeline;

@@ -157,7 +157,8 @@ impl Rig {
         ]
     }
 
-    fn write(&self, arrays: &Arrays) {
+    /// Writes the arrays of a call.
+    pub fn write(&self, arrays: &Arrays) {
         let dims = &self.case.dims;
         let queue = self.gpu.queue();
         let write = |buffer, values: &[f32]| {
@@ -189,7 +190,8 @@ fn control(dims: &Dims, config: &Config, arrays: &Arrays) -> Vec<f32> {
     records
 }
 
-fn poisoned(gpu: &Gpu, words: usize, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+/// A buffer of poisoned words that can be copied from and written to.
+pub fn poisoned(gpu: &Gpu, words: usize, usage: wgpu::BufferUsages) -> wgpu::Buffer {
     let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: Some("poisoned"),
         size: words as u64 * 4,

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use dla_tests::kernels::Kernels;
+use dla_tests::kernels::{Kernels, gradient_sources};
+use dla_wgpu::Float;
 use serde_json::json;
 
 fn main() {
@@ -10,6 +11,7 @@ fn main() {
     let shipped = [Kernels::Portable, Kernels::Steps].into_iter();
     let sources: Vec<_> = shipped
         .flat_map(Kernels::sources)
+        .chain(gradient_sources(Float::F32))
         .filter(|source| seen.insert(source.text.clone()))
         .map(|source| json!({ "name": source.name, "text": source.text }))
         .collect();

@@ -1,6 +1,7 @@
 //! `dla bench`: timings by the device's clock, with bytes and operations counted.
 
 mod ceiling;
+mod gradients;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -49,8 +50,31 @@ fn measure(gpu: &Gpu, args: &BenchOp) -> Result<Report> {
         ..args.clone()
     };
     let step = pollster::block_on(Bench::new(gpu, &one)?.time_steps(args.runs))?;
+    let gradients = match args.gradients {
+        true => Some(gradients::measure(gpu, args)?),
+        false => None,
+    };
     let ceiling = pollster::block_on(Ceiling::measure(gpu))?;
-    Ok(call.report(gpu, args, &step, &ceiling))
+    let mut report = call.report(gpu, args, &step, &ceiling);
+    if let Some(gradients) = gradients {
+        gradients.add_to(&mut report, &ceiling);
+    }
+    Ok(report)
+}
+
+/// What is run, and how.
+fn settings(args: &BenchOp) -> (Config, Options) {
+    let config = Config {
+        backbone: args.backbone,
+        ..Config::new(Backbone::Decay)
+    };
+    let options = Options {
+        chunk: args.chunk.map(usize::from),
+        float: if args.f32 { Float::F32 } else { Float::F16 },
+        workspace: args.workspace.map(|mib| mib << 20),
+        ..Default::default()
+    };
+    (config, options)
 }
 
 /// One operator with its buffers filled.
@@ -63,16 +87,7 @@ struct Bench {
 
 impl Bench {
     fn new(gpu: &Gpu, args: &BenchOp) -> Result<Self> {
-        let config = Config {
-            backbone: args.backbone,
-            ..Config::new(Backbone::Decay)
-        };
-        let options = Options {
-            chunk: args.chunk.map(usize::from),
-            float: if args.f32 { Float::F32 } else { Float::F16 },
-            workspace: args.workspace.map(|mib| mib << 20),
-            ..Default::default()
-        };
+        let (config, options) = settings(args);
         let (operator, arrays, cache) = pollster::block_on(async {
             let operator =
                 Operator::new(gpu, &args.dims(), &config, Decider::Scores, &options).await?;

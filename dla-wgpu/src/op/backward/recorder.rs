@@ -50,7 +50,6 @@ pub struct Backward {
     forward: Vec<Step>,
     segment: Vec<Step<BackwardPlan>>,
     call: Vec<Step<BackwardPlan>>,
-    gate: bool,
     workspace: Vec<(&'static str, wgpu::Buffer)>,
     params: wgpu::Buffer,
     /// The states on their way through the segments.
@@ -103,7 +102,6 @@ impl Backward {
             forward,
             segment,
             call,
-            gate,
             workspace: buffers,
             params: params(gpu, &plan.forward).await?,
             cache: cache(gpu, &plan).await?,
@@ -257,9 +255,31 @@ impl BoundBackward<'_> {
         }
     }
 
-    /// Whether it gives gradients by τ.
-    pub fn reaches_tau(&self) -> bool {
-        self.backward.gate
+    /// The kinds of passes of a call, in the order in which they first run.
+    pub fn names(&self) -> Vec<&'static str> {
+        let Backward {
+            forward,
+            segment,
+            call,
+            ..
+        } = self.backward;
+        let again = forward.iter().map(|step| step.pipeline.name);
+        let own = segment.iter().chain(call).map(|step| step.pipeline.name);
+        again.chain(own).collect()
+    }
+
+    /// Passes that one call records.
+    pub fn passes(&self) -> usize {
+        let Backward {
+            plan,
+            forward,
+            segment,
+            call,
+            snapshots,
+            ..
+        } = self.backward;
+        let segments = plan.forward.segments.len();
+        (segments + snapshots.len()) * forward.len() + segments * segment.len() + call.len()
     }
 }
 

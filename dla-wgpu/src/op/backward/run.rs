@@ -110,12 +110,7 @@ async fn forward(
     options: &Options,
 ) -> Result<(Vec<(Piece, Cache<f32>)>, Trace)> {
     let dims = whole.dims;
-    // Gradients are f32 whatever the inputs are.
-    let widest = Options {
-        float: Float::F32,
-        ..*options
-    };
-    let (items, tokens) = piece_size(gpu, dims, &widest)?;
+    let (items, tokens) = gradient_piece(gpu, whole, gate, options).await?;
     let mut output = Output {
         o: vec![0.0; dims.value_len()],
         trace: Trace::new(dims),
@@ -123,16 +118,40 @@ async fn forward(
     };
     let (mut starts, mut runner) = (Vec::new(), None);
     for piece in Piece::all(dims, items, tokens) {
-        if starts.is_empty() {
-            // What cannot run backwards is refused before anything runs forwards.
-            Backward::new(gpu, &piece.dims(dims), whole.config, gate, options).await?;
-        }
         starts.push((piece, whole.take_cache(&piece, &output.cache)));
         whole
             .run_piece(gpu, &piece, options, &mut runner, &mut output)
             .await?;
     }
     Ok((starts, output.trace))
+}
+
+/// Batch items and tokens of a piece whose gradients fit too. What cannot run backwards is refused here, before anything
+/// runs forwards.
+async fn gradient_piece(
+    gpu: &Gpu,
+    whole: &Whole<'_>,
+    gate: GateMode,
+    options: &Options,
+) -> Result<(usize, usize)> {
+    // Gradients are f32 whatever the inputs are.
+    let widest = Options {
+        float: Float::F32,
+        ..*options
+    };
+    let (mut items, tokens) = piece_size(gpu, whole.dims, &widest)?;
+    loop {
+        let shape = Dims {
+            batch: items,
+            tokens: tokens.min(whole.dims.tokens),
+            ..*whole.dims
+        };
+        match Backward::new(gpu, &shape, whole.config, gate, options).await {
+            Err(error) if error.is_unsupported() && items > 1 => items /= 2,
+            Err(error) => return Err(error),
+            Ok(_) => return Ok((items, tokens)),
+        }
+    }
 }
 
 /// A backward pass with its buffers, kept for pieces of one shape.
