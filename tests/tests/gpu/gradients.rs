@@ -188,7 +188,7 @@ fn gradients_reach_the_states_of_an_earlier_call_through_every_cut() {
         ..in_chunks(16)
     };
     let pieces = Options {
-        max_binding: Some(16 << 10),
+        max_binding: Some(25 << 10),
         ..in_chunks(16)
     };
     for backbone in BACKBONES {

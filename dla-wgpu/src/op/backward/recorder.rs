@@ -220,7 +220,7 @@ impl BoundBackward<'_> {
             ..
         } = self.backward;
         copy(encoder, &self.start, cache);
-        encoder.clear_buffer(&self.d_tau, 0, None);
+        encoder.clear_buffer(&self.d_tau, 0, Some(plan.arrays.tau));
         let segments = &plan.forward.segments;
         for (index, part) in segments.iter().enumerate() {
             if let Some(snapshot) = snapshots.get(index) {
