@@ -104,7 +104,9 @@ pub(super) async fn workspace(
 ) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
     let mut buffers = Vec::new();
     for &(name, bytes) in sizes {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_SRC
+            | wgpu::BufferUsages::COPY_DST;
         buffers.push((name, gpu.buffer(name, bytes, usage).await?));
     }
     Ok(buffers)

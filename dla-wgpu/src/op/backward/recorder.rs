@@ -54,8 +54,26 @@ pub struct Backward {
     params: wgpu::Buffer,
     /// The states on their way through the segments.
     cache: DeviceCache,
-    /// The states that each segment but the last begins with.
-    snapshots: Vec<DeviceCache>,
+    /// What each segment but the last is run again from.
+    snapshots: Vec<Snapshot>,
+}
+
+/// A segment's beginning: its states, and the workspace that follows from the decisions alone.
+#[derive(Debug)]
+struct Snapshot {
+    states: wgpu::Buffer,
+    decided: [wgpu::Buffer; DECIDED.len()],
+}
+
+/// Buffers of the workspace that a segment's passes over decisions leave, and those passes: they run once.
+const DECIDED: [&str; 3] = ["decay", "slots", "entries"];
+const DECIDING: [&str; 3] = ["chunk_decay", "compact", "compact_subgroup"];
+
+/// Which way a copy between a snapshot and the buffers at work goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Keep,
+    Restore,
 }
 
 impl Backward {
@@ -95,7 +113,7 @@ impl Backward {
         buffers.extend(workspace(gpu, &plan.workspace.each()).await?);
         let mut snapshots = Vec::new();
         for _ in 1..plan.forward.segments.len() {
-            snapshots.push(cache(gpu, &plan).await?);
+            snapshots.push(snapshot(gpu, &plan).await?);
         }
         Ok(Self {
             gpu: gpu.clone(),
@@ -222,35 +240,42 @@ impl BoundBackward<'_> {
         copy(encoder, &self.start, cache);
         encoder.clear_buffer(&self.d_tau, 0, Some(plan.arrays.tau));
         let segments = &plan.forward.segments;
-        for (index, part) in segments.iter().enumerate() {
+        let forwards = || forward.iter().zip(&self.forward);
+        for (index, segment) in segments.iter().enumerate() {
+            let place = Place::new(&plan.forward, segment, index);
             if let Some(snapshot) = snapshots.get(index) {
-                copy(encoder, cache, snapshot);
+                self.copy_states(encoder, snapshot, Way::Keep);
             }
-            let place = Place {
-                plan: &plan.forward,
-                segment: part,
-                index,
-            };
-            place.record(encoder, profile.as_deref_mut(), forward, &self.forward);
+            place.record(encoder, profile.as_deref_mut(), forwards());
+            if let Some(snapshot) = snapshots.get(index) {
+                self.copy_decided(encoder, snapshot, Way::Keep);
+            }
         }
         for (index, part) in segments.iter().enumerate().rev() {
             if let Some(snapshot) = snapshots.get(index) {
-                copy(encoder, snapshot, cache);
-                let place = Place {
-                    plan: &plan.forward,
-                    segment: part,
-                    index,
-                };
-                place.record(encoder, profile.as_deref_mut(), forward, &self.forward);
+                self.copy_states(encoder, snapshot, Way::Restore);
+                self.copy_decided(encoder, snapshot, Way::Restore);
+                let place = Place::new(&plan.forward, part, index);
+                let again = forwards().filter(|(step, _)| !is_deciding(step));
+                place.record(encoder, profile.as_deref_mut(), again);
             }
-            let place = Place {
-                plan,
-                segment: part,
-                index,
-            };
-            place.record(encoder, profile.as_deref_mut(), segment, &self.segment);
+            let place = Place::new(plan, part, index);
+            let own = segment.iter().zip(&self.segment);
+            place.record(encoder, profile.as_deref_mut(), own);
             if index == 0 {
-                place.record(encoder, profile.as_deref_mut(), call, &self.call);
+                place.record(encoder, profile.as_deref_mut(), call.iter().zip(&self.call));
+            }
+        }
+    }
+
+    fn copy_states(&self, encoder: &mut wgpu::CommandEncoder, snapshot: &Snapshot, way: Way) {
+        copy_whole(encoder, &self.backward.cache.states, &snapshot.states, way);
+    }
+
+    fn copy_decided(&self, encoder: &mut wgpu::CommandEncoder, snapshot: &Snapshot, way: Way) {
+        for (name, kept) in DECIDED.into_iter().zip(&snapshot.decided) {
+            if let Some(buffer) = self.backward.workspace(name) {
+                copy_whole(encoder, buffer, kept, way);
             }
         }
     }
@@ -279,7 +304,8 @@ impl BoundBackward<'_> {
             ..
         } = self.backward;
         let segments = plan.forward.segments.len();
-        (segments + snapshots.len()) * forward.len() + segments * segment.len() + call.len()
+        let again = forward.iter().filter(|step| !is_deciding(step)).count();
+        segments * (forward.len() + segment.len()) + snapshots.len() * again + call.len()
     }
 }
 
@@ -290,17 +316,26 @@ struct Place<'a, P> {
     index: usize,
 }
 
-impl<P> Place<'_, P> {
-    fn record(
+impl<'a, P> Place<'a, P> {
+    fn new(plan: &'a P, segment: &'a Segment, index: usize) -> Self {
+        Self {
+            plan,
+            segment,
+            index,
+        }
+    }
+
+    fn record<'s>(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         mut profile: Option<&mut Profile>,
-        steps: &[Step<P>],
-        groups: &[wgpu::BindGroup],
-    ) {
+        steps: impl Iterator<Item = (&'s Step<P>, &'s wgpu::BindGroup)>,
+    ) where
+        P: 's,
+    {
         let offset = (self.index as u64 * PARAMS_STRIDE) as u32;
         let mut shared = None;
-        for (step, group) in steps.iter().zip(groups) {
+        for (step, group) in steps {
             let (x, y) = grid((step.groups)(self.plan, self.segment));
             let pass = match profile.as_deref_mut() {
                 Some(profile) => &mut profile.pass(encoder, step.pipeline.name),
@@ -344,6 +379,39 @@ async fn cache(gpu: &Gpu, plan: &BackwardPlan) -> Result<DeviceCache> {
         states: gpu.buffer("states", bytes.states, usage).await?,
         scalars: gpu.buffer("scalars", bytes.scalars, usage).await?,
     })
+}
+
+async fn snapshot(gpu: &Gpu, plan: &BackwardPlan) -> Result<Snapshot> {
+    let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+    let bytes = &plan.forward.workspace;
+    Ok(Snapshot {
+        states: gpu
+            .buffer("states", plan.forward.arrays.states, usage)
+            .await?,
+        decided: [
+            gpu.buffer("decay", bytes.decay, usage).await?,
+            gpu.buffer("slots", bytes.slots, usage).await?,
+            gpu.buffer("entries", bytes.entries, usage).await?,
+        ],
+    })
+}
+
+fn is_deciding(step: &Step) -> bool {
+    DECIDING.contains(&step.pipeline.name)
+}
+
+/// Records a copy between a buffer at work and what is kept of it, which has its size.
+fn copy_whole(
+    encoder: &mut wgpu::CommandEncoder,
+    work: &wgpu::Buffer,
+    kept: &wgpu::Buffer,
+    way: Way,
+) {
+    let (from, to) = match way {
+        Way::Keep => (work, kept),
+        Way::Restore => (kept, work),
+    };
+    encoder.copy_buffer_to_buffer(from, 0, to, 0, kept.size());
 }
 
 /// Records a copy of all states; `to` has a plan's sizes, `from` at least those.
