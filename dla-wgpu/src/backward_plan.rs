@@ -36,7 +36,7 @@ pub struct BackwardBytes {
     pub key_gradients: u64,
     /// Three triangles, `[B·H, chunks, 3, C, C]`: what mixes values, the gradient by scores, that by read weights.
     pub mix_gradients: u64,
-    /// Inner products of states and gradients, `[B·H, chunks, ⌈Dk/64⌉·C·(K + 3) + 3·K]`.
+    /// Inner products of states and gradients, `[B·H, chunks, (⌈Dk/128⌉·K + 3·⌈Dk/64⌉)·C + 3·K]`.
     pub dots: u64,
     /// By the gate of every token, `[B·H, T]`, of the whole call.
     pub gate_gradients: u64,
@@ -147,6 +147,7 @@ impl BackwardPlan {
         let tokens = segment.chunks * self.forward.chunk;
         BackwardGroups {
             chunk: forward.chunk,
+            reads: forward.chunk * read_tiles(dims),
             keys: forward.chunk * dims.key_dim.div_ceil(64),
             values: forward.chunk * dims.value_dim.div_ceil(64),
             states: forward.chunk_state,
@@ -164,7 +165,9 @@ impl BackwardPlan {
 pub struct BackwardGroups {
     /// One group a chunk: read_weights, mix_gradient, carry_gradient, solve_gradient and those by weights, decays and gates.
     pub chunk: usize,
-    /// One group a chunk and 64 columns of keys: read_gradient, write_gradient, key_gradient and erase_gradient.
+    /// One group a chunk and 64 rows of the states, or 128 where there are more: read_gradient.
+    pub reads: usize,
+    /// One group a chunk and 64 columns of keys: write_gradient, key_gradient and erase_gradient.
     pub keys: usize,
     /// One group a chunk and 64 columns of values: value_gradient.
     pub values: usize,
@@ -180,6 +183,14 @@ pub struct BackwardGroups {
     pub shared: usize,
     /// One group a head: tau_gradient.
     pub heads: usize,
+}
+
+/// Tiles of a state's rows that one group of read_gradient takes.
+fn read_tiles(dims: &Dims) -> usize {
+    match dims.key_dim {
+        ..=64 => 1,
+        wide => wide.div_ceil(128),
+    }
 }
 
 fn arrays(dims: &Dims) -> GradientBytes {
@@ -201,7 +212,7 @@ fn workspace(dims: &Dims, backbone: Backbone, chunk: usize, chunks: usize) -> Ba
         query_gradients: cells * c * dk * 4,
         key_gradients: cells * c * dk * 4,
         mix_gradients: cells * 3 * c * c * 4,
-        dots: cells * (dk.div_ceil(64) * c * (k + 3) + 3 * k) * 4,
+        dots: cells * ((read_tiles(dims) as u64 * k + dk.div_ceil(64) * 3) * c + 3 * k) * 4,
         gate_gradients: dims.token_heads() as u64 * 4,
         delta: match backbone {
             Backbone::Delta => delta_bytes(dims, c, cells),

@@ -175,9 +175,9 @@ passes! {
     /// The gradients by the states at every chunk's end under the gated delta rule.
     STATE_GRADIENT_DELTA = "state_gradient_delta" Nothing [SLOTS, FINAL_STATE];
     /// What reaches queries and read weights from entered states.
-    READ_GRADIENT = "read_gradient" Nothing [BLOCK, PARTIALS, DOTS, QUERY_DECAY, ENTERED_DECAY];
+    READ_GRADIENT = "read_gradient" Nothing [BLOCK, DOTS, QUERY_DECAY, ENTERED_DECAY];
     /// The same for the gated delta rule.
-    READ_GRADIENT_DELTA = "read_gradient" Nothing [BLOCK, PARTIALS, DOTS, QUERY_DELTA, ENTERED_DELTA];
+    READ_GRADIENT_DELTA = "read_gradient" Nothing [BLOCK, DOTS, QUERY_DELTA, ENTERED_DELTA];
     /// What reaches keys from the states that their tokens were written to.
     WRITE_GRADIENT = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_ONE, SLOTS, FINAL_STATE, WRITTEN_DECAY];
     /// The same with what a gate's gradient needs.

@@ -46,14 +46,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         reads[t] = sum;
         kept[t] = write_dot(cell, 1u, t);
-        for (var i = t; i < entered; i += CHUNK) {
-            carried[t] += dots[carry_dot_at(cell, 1u, i)];
-        }
     }
-    if (valid > 0u && t >= valid) {
-        for (var i = t; i < entered; i += CHUNK) {
-            carried[t] += dots[carry_dot_at(cell, 1u, i)];
-        }
+    for (var i = t; valid > 0u && i < entered; i += CHUNK) {
+        carried[t] += dots[carry_dot_at(cell, 1u, i)];
     }
     workgroupBarrier();
     if (first + t < params.tokens) {

@@ -1,6 +1,9 @@
-// One chunk's record of dots: inner products of states with gradients, each in parts of 64 key rows.
+// One chunk's record of dots: inner products of states with gradients, each in parts of 64 key rows, or of 128 where
+// the key is wider than 64 and entered states are read.
 const KEY_TILES: u32 = (KEY_DIM + 63u) / 64u;
-const WRITE_DOTS: u32 = KEY_TILES * CHUNK * CAPACITY;
+const READ_ROWS: u32 = select(64u, 128u, KEY_DIM > 64u);
+const READ_TILES: u32 = (KEY_DIM + READ_ROWS - 1u) / READ_ROWS;
+const WRITE_DOTS: u32 = READ_TILES * CHUNK * CAPACITY;
 const CARRY_DOTS: u32 = WRITE_DOTS + KEY_TILES * 3u * CHUNK;
 const DOTS: u32 = CARRY_DOTS + 3u * CAPACITY;
 

@@ -13,6 +13,7 @@ use crate::spec::Spec;
 type Count = fn(&BackwardPlan, &Segment) -> usize;
 
 const CHUNKS: Count = |plan, segment| plan.groups(segment).chunk;
+const READS: Count = |plan, segment| plan.groups(segment).reads;
 const KEYS: Count = |plan, segment| plan.groups(segment).keys;
 const VALUES: Count = |plan, segment| plan.groups(segment).values;
 const STATES: Count = |plan, segment| plan.groups(segment).states;
@@ -65,7 +66,7 @@ fn decay_passes(spec: &Spec, gate: bool) -> Passes<BackwardPlan> {
     };
     vec![
         (state, STATES),
-        (&shaders::READ_GRADIENT, KEYS),
+        (&shaders::READ_GRADIENT, READS),
         (write, KEYS),
         (&shaders::MIX_GRADIENT, CHUNKS),
         (&shaders::VALUE_GRADIENT, VALUES),
@@ -92,7 +93,7 @@ fn delta_passes(spec: &Spec, gate: bool) -> Passes<BackwardPlan> {
         (&shaders::STATE_GRADIENT_DELTA, |plan, segment| {
             plan.groups(segment).states_delta
         }),
-        (&shaders::READ_GRADIENT_DELTA, KEYS),
+        (&shaders::READ_GRADIENT_DELTA, READS),
         (write, KEYS),
         (&shaders::TRANSITION_GRADIENT, |plan, segment| {
             plan.groups(segment).transitions
