@@ -6,6 +6,7 @@
 mod passes;
 mod recorder;
 mod run;
+mod snapshot;
 mod unpack;
 
 pub use passes::gradient_passes;

@@ -4,6 +4,7 @@ use dla_core::dla::gate::GateMode;
 use dla_core::{Config, Dims, Error, Result, Schedule};
 
 use super::passes::{call_passes, reaches_tau, segment_passes};
+use super::snapshot::{Snapshot, Way, is_deciding};
 use crate::Gpu;
 use crate::backward_plan::BackwardPlan;
 use crate::op::binding::{
@@ -58,24 +59,6 @@ pub struct Backward {
     snapshots: Vec<Snapshot>,
 }
 
-/// A segment's beginning: its states, and the workspace that follows from the decisions alone.
-#[derive(Debug)]
-struct Snapshot {
-    states: wgpu::Buffer,
-    decided: [wgpu::Buffer; DECIDED.len()],
-}
-
-/// Buffers of the workspace that a segment's passes over decisions leave, and those passes: they run once.
-const DECIDED: [&str; 3] = ["decay", "slots", "entries"];
-const DECIDING: [&str; 3] = ["chunk_decay", "compact", "compact_subgroup"];
-
-/// Which way a copy between a snapshot and the buffers at work goes.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Keep,
-    Restore,
-}
-
 impl Backward {
     /// Plans, compiles and allocates for one shape.
     ///
@@ -113,7 +96,7 @@ impl Backward {
         buffers.extend(workspace(gpu, &plan.workspace.each()).await?);
         let mut snapshots = Vec::new();
         for _ in 1..plan.forward.segments.len() {
-            snapshots.push(snapshot(gpu, &plan).await?);
+            snapshots.push(Snapshot::new(gpu, &plan).await?);
         }
         Ok(Self {
             gpu: gpu.clone(),
@@ -268,16 +251,14 @@ impl BoundBackward<'_> {
         }
     }
 
+    /// Records a snapshot's states, or takes them back.
     fn copy_states(&self, encoder: &mut wgpu::CommandEncoder, snapshot: &Snapshot, way: Way) {
-        copy_whole(encoder, &self.backward.cache.states, &snapshot.states, way);
+        snapshot.copy_states(encoder, &self.backward.cache.states, way);
     }
 
+    /// The same of what followed from decisions alone.
     fn copy_decided(&self, encoder: &mut wgpu::CommandEncoder, snapshot: &Snapshot, way: Way) {
-        for (name, kept) in DECIDED.into_iter().zip(&snapshot.decided) {
-            if let Some(buffer) = self.backward.workspace(name) {
-                copy_whole(encoder, buffer, kept, way);
-            }
-        }
+        snapshot.copy_decided(encoder, |name| self.backward.workspace(name), way);
     }
 
     /// The kinds of passes of a call, in the order in which they first run.
@@ -379,39 +360,6 @@ async fn cache(gpu: &Gpu, plan: &BackwardPlan) -> Result<DeviceCache> {
         states: gpu.buffer("states", bytes.states, usage).await?,
         scalars: gpu.buffer("scalars", bytes.scalars, usage).await?,
     })
-}
-
-async fn snapshot(gpu: &Gpu, plan: &BackwardPlan) -> Result<Snapshot> {
-    let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-    let bytes = &plan.forward.workspace;
-    Ok(Snapshot {
-        states: gpu
-            .buffer("states", plan.forward.arrays.states, usage)
-            .await?,
-        decided: [
-            gpu.buffer("decay", bytes.decay, usage).await?,
-            gpu.buffer("slots", bytes.slots, usage).await?,
-            gpu.buffer("entries", bytes.entries, usage).await?,
-        ],
-    })
-}
-
-fn is_deciding(step: &Step) -> bool {
-    DECIDING.contains(&step.pipeline.name)
-}
-
-/// Records a copy between a buffer at work and what is kept of it, which has its size.
-fn copy_whole(
-    encoder: &mut wgpu::CommandEncoder,
-    work: &wgpu::Buffer,
-    kept: &wgpu::Buffer,
-    way: Way,
-) {
-    let (from, to) = match way {
-        Way::Keep => (work, kept),
-        Way::Restore => (kept, work),
-    };
-    encoder.copy_buffer_to_buffer(from, 0, to, 0, kept.size());
 }
 
 /// Records a copy of all states; `to` has a plan's sizes, `from` at least those.
