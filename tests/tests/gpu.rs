@@ -4,6 +4,8 @@
 mod conv;
 #[path = "gpu/golden.rs"]
 mod golden;
+#[path = "gpu/gradients.rs"]
+mod gradients;
 #[path = "gpu/host.rs"]
 mod host;
 #[path = "gpu/kinds.rs"]

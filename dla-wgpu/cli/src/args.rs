@@ -197,6 +197,9 @@ pub struct BenchOp {
     /// Threshold; the tokens are unrelated, so that below 1.2 every one is a boundary
     #[arg(long, default_value_t = 0.6)]
     pub tau: f32,
+    /// Time the gradients too
+    #[arg(long)]
+    pub gradients: bool,
     /// Tokens of a chunk
     #[arg(long, value_name = "C", value_parser = chunk())]
     pub chunk: Option<NonZeroUsize>,
