@@ -24,6 +24,7 @@ pub mod model;
 pub mod nn;
 mod parallel;
 pub mod real;
+pub mod sample;
 pub mod session;
 #[cfg(feature = "checkpoint")]
 pub mod tensors;

@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use dla_core::{Backbone, Error, Result};
 
-use crate::{case, logits};
+use crate::{case, generate, logits};
 
 /// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
 ///
@@ -76,6 +76,8 @@ const OP_EXAMPLE: &str =
 
 const LOGITS_EXAMPLE: &str = "Example:\n  dla logits --model mamba2-780m --ids ids.safetensors --output logits.safetensors --prefill 64";
 
+const GENERATE_EXAMPLE: &str = "Example:\n  dla generate --model mamba2-780m --prompt 'Once upon a time' --max-tokens 100 --top-p 0.9 --seed 1";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -88,6 +90,9 @@ pub enum Command {
     /// Run a model on token ids and write its logits
     #[command(after_help = LOGITS_EXAMPLE, after_long_help = format!("{}\n{LOGITS_EXAMPLE}", logits::HELP))]
     Logits(Logits),
+    /// Generate text
+    #[command(after_help = GENERATE_EXAMPLE, after_long_help = format!("{}\n{GENERATE_EXAMPLE}", generate::HELP))]
+    Generate(Generate),
     /// Tell what a model directory holds and whether it can be run
     #[command(after_help = "Example:\n  dla inspect --model mamba2-780m")]
     Inspect(Inspect),
@@ -211,6 +216,71 @@ pub struct Logits {
     /// Take the first P tokens at once, the others one at a time [default: all at once]
     #[arg(long, value_name = "P")]
     pub prefill: Option<usize>,
+}
+
+/// Arguments of `dla generate`.
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("text").required(true).args(["prompt", "prompt_file"]))]
+pub struct Generate {
+    /// The model directory; its tokenizer.json makes the tokens, without one they are bytes
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// The text that goes on
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A file with that text
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// Tokens to generate, unless the text ends before
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    pub max_tokens: usize,
+    /// Divides the logits; 0 always takes the most probable token
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub temperature: f32,
+    /// Draw from the N most probable tokens; 0 is all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top_k: usize,
+    /// Draw from the most probable tokens that reach probability X together
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub top_p: f32,
+    /// Draw from tokens at least X times as probable as the most probable one
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub min_p: f32,
+    /// Above 1, make tokens less probable that came before
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub repetition_penalty: f32,
+    /// Last tokens that the repetition penalty sees, the prompt's among them
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub repetition_window: usize,
+    /// Starts the random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// End before this text; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub stop: Vec<String>,
+    /// Tell where each layer and head opened and merged states
+    #[arg(long)]
+    pub show_states: bool,
 }
 
 /// Arguments of `dla inspect`.

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
-use dla_core::{Error, Model, Result};
+use dla_core::model::{Call, Rows};
+use dla_core::{Error, Result};
 use serde_json::json;
 
-use crate::args::{Backend, Global, Logits};
-use crate::report::{self, Report};
+use crate::args::{Global, Logits};
+use crate::report::Report;
+use crate::runner::Runner;
 use crate::tensors::{TensorFile, TensorWriter};
 use crate::{atomic, progress};
 
@@ -25,34 +27,17 @@ The output (V rows of the embedding, padding included):
 /// When model or ids are refused, the run fails or the output cannot be written; no output appears then.
 pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
-    only_cpu(global)?;
-    let model = progress::watched("loading the model", || Model::load(&args.model))?;
-    let ids = Ids::read(&args.ids, model.config().vocabulary)?;
+    let runner = Runner::load(&args.model, global)?;
+    let ids = Ids::read(&args.ids, runner.config().vocabulary)?;
     let prefill = prefill(args.prefill, ids.tokens)?;
     let start = Instant::now();
-    let logits = progress::watched("running the model", || logits(&model, &ids, prefill))?;
+    let logits = progress::watched("running the model", || logits(&runner, &ids, prefill))?;
     let seconds = start.elapsed().as_secs_f64();
-    let shape = [ids.batch, ids.tokens, model.config().vocabulary];
+    let shape = [ids.batch, ids.tokens, runner.config().vocabulary];
     let mut file = TensorWriter::default();
     file.tensor("logits", &shape, &logits);
     file.write(&args.output)?;
     Ok(told(args, shape, prefill, seconds))
-}
-
-/// Models have no GPU path: refuses where one was insisted on, and says so where the choice was free.
-fn only_cpu(global: &Global) -> Result<()> {
-    match global.backend {
-        Backend::Cpu => Ok(()),
-        Backend::Auto if global.adapter.is_none() => {
-            report::note("running on the CPU: models have no GPU path");
-            Ok(())
-        }
-        Backend::Auto | Backend::Gpu => {
-            let (expected, got) = ("the CPU, for models have no GPU path", "an adapter");
-            Err(Error::unsupported("logits", "--backend", expected, got)
-                .advise("use --backend cpu"))
-        }
-    }
 }
 
 /// The tokens that are taken at once.
@@ -97,17 +82,20 @@ impl Ids {
 }
 
 /// `[batch, tokens, vocabulary]`.
-fn logits(model: &Model, ids: &Ids, prefill: usize) -> Result<Vec<f32>> {
-    let mut logits = room(ids.ids.len(), model.config().vocabulary)?;
+fn logits(runner: &Runner, ids: &Ids, prefill: usize) -> Result<Vec<f32>> {
+    let mut logits = room(ids.ids.len(), runner.config().vocabulary)?;
+    let call = Call {
+        logits: Rows::All,
+        replay: None,
+    };
     if ids.tokens == 0 {
         return Ok(logits);
     }
     for sequence in ids.ids.chunks_exact(ids.tokens) {
-        let mut session = model.session();
+        let mut session = runner.start()?;
         let (prompt, rest) = sequence.split_at(prefill);
-        logits.extend(model.prefill(&mut session, prompt)?);
-        for &id in rest {
-            logits.extend(model.step(&mut session, id)?);
+        for piece in [prompt].into_iter().chain(rest.chunks(1)) {
+            logits.extend(runner.run(&mut session, piece, &call)?.logits);
         }
     }
     Ok(logits)

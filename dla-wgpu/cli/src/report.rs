@@ -1,39 +1,68 @@
 //! What a command says: text for people, JSON for machines, one line for errors.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use dla_core::Error;
+use dla_core::{Error, Result};
 
 /// The outcome of a command, told twice.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// For people.
+    /// For people; empty where they have read it as it came.
     pub text: String,
     /// For machines.
     pub json: serde_json::Value,
 }
 
-/// Prints a report on stdout.
+/// Prints a report on stdout; nothing where its text is there already.
 pub fn print(report: &Report, json: bool) -> ExitCode {
     let told = if json {
         format!("{:#}", report.json)
     } else {
         report.text.clone()
     };
+    if told.is_empty() {
+        return ExitCode::SUCCESS;
+    }
     match write_line(io::stdout(), told.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read us has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => fail(&Error::file("print", "stdout", "to be written", error)),
+        Err(error) => fail(&unwritten(error)),
     }
 }
 
 /// One line on stderr for people who watch; not an error.
 pub fn note(line: &str) {
     let _ = write_line(io::stderr(), &format!("note: {}", one_line(line)));
+}
+
+/// Prints a piece of a text on stdout at once, without a line's end; false when nobody reads any more.
+///
+/// A terminal does not get control characters that could play with it.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn piece(text: &str) -> Result<bool> {
+    let mut to = io::stdout().lock();
+    let told: Cow<'_, str> = if to.is_terminal() {
+        text.chars().flat_map(visible).collect()
+    } else {
+        text.into()
+    };
+    match to.write_all(told.as_bytes()).and_then(|()| to.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(unwritten(error)),
+    }
+}
+
+/// Lines on stderr beside a text on stdout.
+pub fn aside(lines: &str) {
+    let _ = write_line(io::stderr(), lines.trim_end());
 }
 
 /// Prints an error and gives its exit code: 2 for wrong input, 1 for a failed run.
@@ -102,6 +131,19 @@ fn write_line(mut to: impl Write, line: &str) -> io::Result<()> {
 fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().flat_map(printable).collect()
+}
+
+fn unwritten(error: io::Error) -> Error {
+    Error::file("print", "stdout", "to be written", error)
+}
+
+/// [`printable`], and the white space of a text.
+fn visible(c: char) -> Vec<char> {
+    if matches!(c, '\n' | '\t') {
+        vec![c]
+    } else {
+        printable(c)
+    }
 }
 
 fn printable(c: char) -> Vec<char> {

@@ -26,6 +26,7 @@ fn every_help_shows_an_example() {
         &["--help"][..],
         &["devices", "--help"],
         &["op", "--help"],
+        &["generate", "--help"],
         &["bench", "op", "--help"],
     ] {
         let run = dla(words);

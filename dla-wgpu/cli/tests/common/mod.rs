@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use dla_cli::tensors::TensorFile;
 use serde_json::json;
 
 /// Runs `dla` with these words, away from any terminal.
@@ -61,8 +62,34 @@ pub fn golden(kind: &str) -> PathBuf {
         .join(kind)
 }
 
+/// Writes the golden Mamba-2 to `folder` with random rows for a `vocabulary` that holds all bytes.
+pub fn byte_model(folder: &Path, vocabulary: usize) -> PathBuf {
+    let source = golden("model/mamba2_groups");
+    let config = std::fs::read_to_string(source.join("config.json")).expect("text");
+    let mut config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+    config["vocab_size"] = json!(vocabulary);
+    let tensors = TensorFile::read(&source.join("model.safetensors")).expect("a checkpoint");
+    let mut written = Raw::default();
+    for name in tensors.names() {
+        let tensor = tensors.require(&name).expect("its own name");
+        let mut shape = tensor.shape().to_vec();
+        let mut bytes = tensor.bytes().expect("read").into_owned();
+        if ["backbone.embeddings.weight", "lm_head.weight"].contains(&&*name) {
+            shape[0] = vocabulary;
+            let values = (0..vocabulary * shape[1])
+                .map(|i| (i * 48_271 % 65_537 % 251) as f32 / 125.0 - 1.0);
+            bytes = values.flat_map(f32::to_le_bytes).collect();
+        }
+        written.tensor(&name, "F32", &shape, bytes);
+    }
+    std::fs::create_dir(folder).expect("a new folder");
+    std::fs::write(folder.join("config.json"), config.to_string()).expect("written");
+    std::fs::write(folder.join("model.safetensors"), written.bytes()).expect("written");
+    folder.to_owned()
+}
+
 /// A safetensors file in pieces, so that any of them can be wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Raw {
     pub words: Vec<(String, serde_json::Value)>,
     pub tensors: Vec<(String, &'static str, Vec<usize>, Vec<u8>)>,

@@ -1,0 +1,126 @@
+//! A text that goes on where the last run of the program left it.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use dla_core::model::{Call, ModelSession};
+use dla_core::sample::{Candidates, Sampler, SamplerOptions};
+use dla_core::{Model, Result};
+use dla_text::Tokenizer;
+
+/// A text in the making.
+struct Story {
+    model: Model,
+    tokenizer: Tokenizer,
+    session: ModelSession,
+    sampler: Sampler,
+    /// All tokens.
+    ids: Vec<u32>,
+    /// Those that the session has taken in.
+    read: usize,
+}
+
+impl Story {
+    fn new(folder: &Path, prompt: &str, options: SamplerOptions) -> Result<Self> {
+        let model = Model::load(folder)?;
+        let tokenizer = Tokenizer::of(folder, model.config().vocabulary)?;
+        Ok(Self {
+            session: model.session(),
+            sampler: Sampler::new(options)?,
+            ids: tokenizer.encode(prompt)?,
+            read: 0,
+            tokenizer,
+            model,
+        })
+    }
+
+    /// The text of the next `count` tokens.
+    fn tell(&mut self, count: usize) -> Result<String> {
+        let mut text = String::new();
+        for _ in 0..count {
+            let unread = &self.ids[self.read..];
+            unread.iter().for_each(|&id| self.sampler.accept(id));
+            let reply = self
+                .model
+                .run(&mut self.session, unread, &Call::default())?;
+            let id = self.sampler.sample(&Candidates::Row(&reply.logits))?;
+            text += &self.tokenizer.decoder(&self.ids).push(id);
+            self.read = self.ids.len();
+            self.ids.push(id);
+        }
+        Ok(text)
+    }
+
+    /// Everything that the rest of the text depends on, in three files.
+    fn save(&self, to: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(to)?;
+        let ids = self.ids.iter().flat_map(|id| id.to_le_bytes());
+        fs::write(to.join("ids"), ids.collect::<Vec<u8>>())?;
+        fs::write(to.join("session"), self.session.save())?;
+        fs::write(to.join("sampler"), self.sampler.save())
+    }
+
+    /// The story that was saved; `folder` holds its model.
+    fn load(folder: &Path, from: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut story = Self::new(folder, "", SamplerOptions::default())?;
+        let ids = fs::read(from.join("ids"))?;
+        let ids = ids.as_chunks().0.iter();
+        story.ids = ids.map(|&id| u32::from_le_bytes(id)).collect();
+        story.session.load(&fs::read(from.join("session"))?)?;
+        story.sampler = Sampler::load(&fs::read(from.join("sampler"))?)?;
+        story.read = usize::try_from(story.session.position())?;
+        if story.read > story.ids.len() {
+            return Err("the saved files are not of one text".into());
+        }
+        Ok(story)
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, saved, prompt] = &words[..] else {
+        return Err("usage: resume MODEL SAVED PROMPT".into());
+    };
+    let (folder, saved) = (Path::new(folder), Path::new(saved));
+    let mut story = if saved.exists() {
+        Story::load(folder, saved)?
+    } else {
+        Story::new(folder, prompt, SamplerOptions::default())?
+    };
+    println!("{}", story.tell(50)?);
+    story.save(saved)?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "../tiny.rs"]
+mod tiny;
+
+#[cfg(test)]
+mod tests {
+    use super::{SamplerOptions, Story, tiny};
+
+    #[test]
+    fn the_continued_text_is_the_uninterrupted_one() {
+        let model = tiny::model();
+        let options = SamplerOptions {
+            repetition_penalty: 1.5,
+            repetition_window: 5,
+            seed: 11,
+            ..SamplerOptions::default()
+        };
+        let new = || Story::new(model.path(), "w7 w9", options).expect("a story");
+        let whole = new().tell(24).expect("a text");
+        let mut first = new();
+        let mut text = first.tell(10).expect("a text");
+        let saved = model.path().join("saved");
+        first.save(&saved).expect("saved");
+        drop(first);
+        let mut second = Story::load(model.path(), &saved).expect("a saved story");
+        text += &second.tell(14).expect("a text");
+        assert_eq!(text, whole);
+        let mut again = Story::load(model.path(), &saved).expect("a saved story");
+        assert!(whole.ends_with(&again.tell(14).expect("a text")));
+    }
+}
