@@ -4,6 +4,7 @@
 mod call;
 mod files;
 mod golden;
+mod save;
 mod session;
 mod settings;
 mod support;
