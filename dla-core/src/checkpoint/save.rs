@@ -1,8 +1,7 @@
 //! A model's settings and tensors as files that [`Checkpoint`](super::Checkpoint) and others read.
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use safetensors::Dtype;
 use serde_json::{Map, Number, Value, json};
 
 use super::{families, json};
@@ -65,46 +64,21 @@ impl<T: AsRef<[f32]>> ModelTensors<T> {
     pub fn save(&self, config: &ModelConfig, out: &mut impl Write) -> Result<()> {
         let names = ModelTensors::names(config)?;
         let tensors = names.each_ref().zip(self.each_ref())?;
-        let (mut entries, mut start) = (Map::new(), 0);
-        entries.insert("__metadata__".into(), json!({ "format": "pt" }));
+        let mut arrays = Vec::new();
         for (name, values) in &tensors {
-            let len = values.as_ref().len();
-            if len != name.len() {
+            let values = values.as_ref();
+            if values.len() != name.len() {
                 let argument = format!("tensor {}", name.name);
                 let expected = format!("the {} values of {:?}", name.len(), name.shape);
-                return Err(Error::input("save", argument, expected, len));
+                return Err(Error::input("save", argument, expected, values.len()));
             }
-            let end = start + 4 * len;
-            let entry = json!({
-                "dtype": Dtype::F32, "shape": name.shape, "data_offsets": [start, end],
-            });
-            entries.insert(name.name.clone(), entry);
-            start = end;
+            arrays.push((name.name.as_str(), name.shape.as_slice(), values));
         }
-        let mut header = Value::Object(entries).to_string();
-        header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
-        let arrays = tensors.iter().map(|(_, values)| values.as_ref());
-        write(out, &header, arrays).map_err(|error| {
+        crate::tensors::write(out, &arrays).map_err(|error| {
             let expected = "to be written";
             Error::file("save", "model.safetensors", expected, error)
         })
     }
-}
-
-fn write<'a>(
-    out: &mut impl Write,
-    header: &str,
-    arrays: impl Iterator<Item = &'a [f32]>,
-) -> io::Result<()> {
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(header.as_bytes())?;
-    for values in arrays {
-        for piece in values.chunks(1 << 16) {
-            let bytes: Vec<u8> = piece.iter().flat_map(|x| x.to_le_bytes()).collect();
-            out.write_all(&bytes)?;
-        }
-    }
-    Ok(())
 }
 
 /// The object, for `json!` makes one.

@@ -4,7 +4,6 @@
 //! and gives a [`report::Report`], which is printed for people or, with `--json`, for machines.
 
 pub mod args;
-pub mod atomic;
 pub mod backend;
 pub mod bench;
 pub mod case;
@@ -19,6 +18,8 @@ pub mod report;
 pub mod runner;
 pub mod tensors;
 pub mod upcycle;
+
+pub use dla_train::atomic;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
