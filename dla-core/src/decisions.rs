@@ -51,6 +51,12 @@ impl Decisions {
         self.set(self.boundary.len() - 1, decision);
     }
 
+    /// Adds the decisions on the tokens that follow, of a single sequence.
+    pub fn append(&mut self, more: &Self) {
+        self.boundary.extend_from_slice(&more.boundary);
+        self.merge_at.extend_from_slice(&more.merge_at);
+    }
+
     /// Stores the decision at `at` of the `[batch, tokens, heads]` arrays.
     pub fn set(&mut self, at: usize, decision: Decision) {
         self.boundary[at] = u8::from(decision.opens);

@@ -248,7 +248,10 @@ fn read_config(reader: &mut Reader<'_>) -> Result<Config> {
     config
         .check()
         .map_err(|error| refused("settings", "those of a call", error))?;
-    Ok(config)
+    match schedule_code(config.schedule) {
+        (_, own) if own == block => Ok(config),
+        (_, own) => Err(refused("block", own, block)),
+    }
 }
 
 fn read_cache<R: Real>(reader: &mut Reader<'_>, dims: &Dims) -> Result<Cache<R>> {

@@ -4,6 +4,10 @@
 //! that margin either decision is right (`docs/algorithm.md` §9), so a run is judged against the
 //! reference *forced to the same decisions*: every decision outside the margin must be the rule's,
 //! and every number is compared with the forced reference's.
+//!
+//! [`ledger`] follows a run's states from its scores and decisions.
+
+pub mod ledger;
 
 use std::fmt;
 

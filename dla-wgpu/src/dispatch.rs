@@ -8,7 +8,6 @@ use dla_shaders::{Access, Binding, Pass};
 use crate::Gpu;
 use crate::pipeline::Pipeline;
 use crate::plan::grid;
-use crate::profile::Profile;
 use crate::scope::scoped;
 
 /// One dispatch with everything bound.
@@ -78,27 +77,17 @@ impl Dispatch {
     }
 }
 
-/// Records dispatches in order: in one compute pass, or each in a pass of its own where their times are wanted.
+/// Records dispatches in order, in one compute pass.
 pub(crate) fn record<'a>(
     dispatches: impl IntoIterator<Item = &'a Dispatch>,
     encoder: &mut wgpu::CommandEncoder,
-    profile: Option<&mut Profile>,
 ) {
-    match profile {
-        Some(profile) => {
-            for dispatch in dispatches {
-                dispatch.record(&mut profile.pass(encoder, dispatch.name()));
-            }
-        }
-        None => {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                label: Some("dla"),
-                timestamp_writes: None,
-            });
-            for dispatch in dispatches {
-                dispatch.record(&mut pass);
-            }
-        }
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+        label: Some("dla"),
+        timestamp_writes: None,
+    });
+    for dispatch in dispatches {
+        dispatch.record(&mut pass);
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod dispatch;
 mod gpu;
+pub mod model;
 pub mod nn;
 pub mod op;
 mod pipeline;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dla_core::{Error, Result};
 
-use crate::{Gpu, Readback};
+use crate::{Dispatch, Gpu, Readback};
 
 /// Collects timestamps around passes while they are recorded.
 #[derive(Debug)]
@@ -55,6 +55,13 @@ impl Profile {
             names: Vec::new(),
             capacity: passes,
         })
+    }
+
+    /// Records dispatches in order, each in a pass of its own.
+    pub fn record(&mut self, dispatches: &[Dispatch], encoder: &mut wgpu::CommandEncoder) {
+        for dispatch in dispatches {
+            dispatch.record(&mut self.pass(encoder, dispatch.name()));
+        }
     }
 
     /// Begins a compute pass with a timestamp on either side.

@@ -40,6 +40,36 @@ impl Readback {
         Ok(Self { staging, size })
     }
 
+    /// The same inside somebody else's error scope.
+    pub(crate) fn unscoped(gpu: &Gpu, size: u64) -> Self {
+        let staging = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("readback"),
+            size: size.max(4).next_multiple_of(4),
+            usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
+            mapped_at_creation: false,
+        });
+        Self { staging, size }
+    }
+
+    /// Records a copy of `size` bytes of `source` from byte `from` on to byte `at`; both are large enough, and all
+    /// three whole words.
+    pub(crate) fn copy_range(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        (source, from): (&wgpu::Buffer, u64),
+        at: u64,
+        size: u64,
+    ) {
+        if size > 0 {
+            encoder.copy_buffer_to_buffer(source, from, &self.staging, at, size);
+        }
+    }
+
+    /// Its bytes' number.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Records the copy; `source` is large enough.
     pub(crate) fn copy(&self, encoder: &mut wgpu::CommandEncoder, source: &wgpu::Buffer) {
         let whole = self.size.next_multiple_of(4);

@@ -19,6 +19,11 @@ pub fn checked_gpu() -> Option<&'static Gpu> {
     GPU.get_or_init(|| open(true, true)).as_ref()
 }
 
+/// Both of them.
+pub fn gpus() -> Vec<&'static Gpu> {
+    [gpu(), checked_gpu()].into_iter().flatten().collect()
+}
+
 fn open(checked: bool, portable: bool) -> Option<Gpu> {
     let options = GpuOptions {
         adapter: std::env::var("DLA_ADAPTER").ok(),

@@ -22,6 +22,11 @@ pub fn relative_rms(got: &[f32], expected: &[f64]) -> f64 {
     }
 }
 
+/// Numbers in double precision.
+pub fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&value| value.into()).collect()
+}
+
 /// Fails with the worst position, both values and the tolerance when `got` is too far from `expected`.
 #[track_caller]
 pub fn assert_near(case: &str, array: &str, got: &[f32], expected: &[f64], tolerance: f64) {

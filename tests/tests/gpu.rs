@@ -1,14 +1,24 @@
 //! Every GPU test, in one binary that shares a device.
 
+#[path = "gpu/conv.rs"]
+mod conv;
 #[path = "gpu/golden.rs"]
 mod golden;
 #[path = "gpu/host.rs"]
 mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
+#[path = "gpu/mixers.rs"]
+mod mixers;
+#[path = "gpu/model.rs"]
+mod model;
+#[path = "../../dla-core/tests/model/models.rs"]
+mod models;
 #[path = "gpu/nn.rs"]
 mod nn;
 #[path = "gpu/operator.rs"]
 mod operator;
+#[path = "gpu/outputs.rs"]
+mod outputs;
 #[path = "gpu/stages.rs"]
 mod stages;

@@ -49,6 +49,15 @@ impl Block {
         }
     }
 
+    /// The thresholds of the mixer's heads; none where the schedule has none.
+    pub(super) fn tau(&self) -> &[f32] {
+        match &self.mixer {
+            Mixer::Mamba2(mixer) => mixer.operator().tau(),
+            Mixer::GatedDelta(mixer) => mixer.operator().tau(),
+            Mixer::Attention(_) => &[],
+        }
+    }
+
     /// The residual stream `x` `[tokens, hidden]` through the block; `state` goes on to after it.
     /// What the operator measured and decided is given back, nothing for softmax attention; it follows
     /// `replay` where that is given.

@@ -233,6 +233,11 @@ impl AttentionConfig {
 }
 
 impl GatedDeltaConfig {
+    /// What β stays below: 1, or 2 where eigenvalues may be negative.
+    pub fn most_strength(&self) -> f32 {
+        if self.negative_eigenvalues { 2.0 } else { 1.0 }
+    }
+
     /// Values of all keys, G·Dk.
     pub fn keys(&self) -> usize {
         self.key_heads * self.key_dim

@@ -60,6 +60,11 @@ impl GatedDelta {
         }
     }
 
+    /// The operator inside.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
     pub(super) fn forward(
         &self,
@@ -106,11 +111,7 @@ impl GatedDelta {
 
     /// β `[tokens, value_heads]`.
     fn write_strength(&self, x: &[f32]) -> Vec<f32> {
-        let most = if self.config.negative_eigenvalues {
-            2.0
-        } else {
-            1.0
-        };
+        let most = self.config.most_strength();
         let mut beta = self.b_proj.forward(x);
         beta.iter_mut().for_each(|b| *b = most * sigmoid(*b));
         beta

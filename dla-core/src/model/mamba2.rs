@@ -57,6 +57,11 @@ impl Mamba2 {
         }
     }
 
+    /// The operator inside.
+    pub(super) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
     /// `x` `[tokens, hidden]` to the same shape; `state` goes on to after them.
     pub(super) fn forward(
         &self,

@@ -91,6 +91,11 @@ impl Model {
         &self.config
     }
 
+    /// τ of each head of layer `layer` `[heads]`; empty where the schedule has none, and beyond the layers.
+    pub fn tau(&self, layer: usize) -> &[f32] {
+        self.blocks.get(layer).map_or(&[], Block::tau)
+    }
+
     /// A sequence before its first token.
     pub fn session(&self) -> ModelSession {
         ModelSession::new(&self.config)

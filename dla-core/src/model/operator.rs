@@ -57,6 +57,11 @@ impl Operator {
         }
     }
 
+    /// The thresholds `[heads]`; none where the schedule has none.
+    pub(super) fn tau(&self) -> &[f32] {
+        &self.tau
+    }
+
     /// Runs the operator on the tokens of `arrays`; `x` `[tokens, hidden]` is the mixer's input.
     pub(super) fn forward(
         &self,

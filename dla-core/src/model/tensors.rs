@@ -5,7 +5,7 @@
 use super::config::{
     AttentionConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
 };
-use super::weights::{Scope, Weights};
+use super::weights::{Scope, TensorName, Weights};
 use crate::error::Result;
 
 /// The tensors of a model.
@@ -174,6 +174,28 @@ impl<T> ModelTensors<T> {
             norm,
             head,
         })
+    }
+}
+
+impl BlockTensors<TensorName> {
+    /// Weights of the block's matrices: what a token is multiplied with.
+    pub fn matrices(&self) -> usize {
+        let mixer = match &self.mixer {
+            MixerTensors::Mamba2(m) => m.in_proj.len() + m.out_proj.len(),
+            MixerTensors::GatedDelta(d) => {
+                let convolved = [&d.q, &d.k, &d.v].map(|part| part.projection.len());
+                let gate = d.g_proj.as_ref().map_or(0, TensorName::len);
+                let own = d.a_proj.len() + d.b_proj.len() + d.o_proj.len();
+                convolved.iter().sum::<usize>() + gate + own
+            }
+            MixerTensors::Attention(a) => {
+                let convolved = [&a.q, &a.k, &a.v].map(|part| part.projection.len());
+                convolved.iter().sum::<usize>() + a.o_proj.len()
+            }
+        };
+        let read = self.dla.as_ref().map_or(0, |dla| dla.lambda_proj.len());
+        let mlp = self.mlp.as_ref();
+        mixer + read + mlp.map_or(0, |m| m.gate.len() + m.up.len() + m.down.len())
     }
 }
 

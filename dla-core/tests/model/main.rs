@@ -4,6 +4,7 @@
 mod call;
 mod files;
 mod golden;
+mod models;
 mod save;
 mod session;
 mod settings;

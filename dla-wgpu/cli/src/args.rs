@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use dla_core::{Backbone, Error, Result};
+use dla_wgpu::nn::WeightType;
 
 use crate::{case, generate, logits};
 
@@ -93,6 +94,11 @@ pub enum Command {
     /// Generate text
     #[command(after_help = GENERATE_EXAMPLE, after_long_help = format!("{}\n{GENERATE_EXAMPLE}", generate::HELP))]
     Generate(Generate),
+    /// Show where a model's memory states open and merge in a text
+    #[command(
+        after_help = "Example:\n  dla segment --model mamba2-780m-dla --text-file story.txt --picture story.html"
+    )]
+    Segment(Segment),
     /// Tell what a model directory holds and whether it can be run
     #[command(after_help = "Example:\n  dla inspect --model mamba2-780m")]
     Inspect(Inspect),
@@ -112,6 +118,53 @@ pub enum Bench {
     /// The bare operator at one shape
     #[command(after_help = "Example:\n  dla bench op --tokens 4096 --heads 8")]
     Op(BenchOp),
+    /// A model's single tokens
+    #[command(after_help = "Example:\n  dla bench decode --preset mamba2-780m --weights f16")]
+    Decode(BenchModel),
+    /// A model's long prompts
+    #[command(after_help = "Example:\n  dla bench prefill --preset mamba2-780m --tokens 4096")]
+    Prefill(BenchModel),
+}
+
+/// Arguments of `dla bench decode` and `dla bench prefill`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["model", "preset"]))]
+pub struct BenchModel {
+    /// A model directory
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// The sizes of a known model, with random weights
+    #[arg(long, value_enum)]
+    pub preset: Option<Preset>,
+    /// States of a preset's caches; 1 is a plain model
+    #[arg(long, value_name = "K", default_value_t = 30, value_parser = at_least_one())]
+    pub capacity: usize,
+    /// How the weights are kept
+    #[arg(long, value_enum, default_value_t = Weights::F16)]
+    pub weights: Weights,
+    /// Sequences side by side
+    #[arg(long, default_value_t = 1, value_parser = at_least_one())]
+    pub batch: usize,
+    /// Tokens of the prompt
+    #[arg(long, default_value_t = 1024, value_parser = at_least_one())]
+    pub tokens: usize,
+    /// Runs of which the median is taken
+    #[arg(long, default_value_t = 20, value_parser = at_least_one())]
+    pub runs: usize,
+}
+
+/// Sizes of known models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Mamba-2 with 24 layers of width 768
+    #[value(name = "mamba2-130m")]
+    Mamba2Of130M,
+    /// Mamba-2 with 48 layers of width 1536
+    #[value(name = "mamba2-780m")]
+    Mamba2Of780M,
+    /// Gated DeltaNet with 24 layers of width 1024
+    #[value(name = "gdn-340m")]
+    GatedDeltaOf340M,
 }
 
 /// Arguments of `dla bench op`; the defaults are the Mamba-2 780M shape.
@@ -201,12 +254,45 @@ pub struct Op {
     pub chunk: Option<NonZeroUsize>,
 }
 
+/// A model, and how a device keeps its weights.
+#[derive(Debug, clap::Args)]
+pub struct ModelArgs {
+    /// The model directory: config.json and model.safetensors, or the index of its shards; a tokenizer.json makes the
+    /// tokens, without one they are bytes
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// How a GPU keeps the weights; the CPU always computes with f32
+    #[arg(long, value_enum, default_value_t = Weights::F32)]
+    pub weights: Weights,
+}
+
+/// How a GPU keeps a model's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// 32 bits
+    F32,
+    /// 16 bits, rounded to nearest: for files of f16 without loss
+    F16,
+    /// 8 bits with a scale for every 32 of a row
+    Int8,
+}
+
+impl From<Weights> for WeightType {
+    fn from(weights: Weights) -> Self {
+        match weights {
+            Weights::F32 => Self::F32,
+            Weights::F16 => Self::F16,
+            Weights::Int8 => Self::I8,
+        }
+    }
+}
+
 /// Arguments of `dla logits`.
 #[derive(Debug, clap::Args)]
 pub struct Logits {
-    /// The model directory: config.json and model.safetensors, or the index of its shards
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The token ids: a safetensors file with input_ids, i64, by sequence and token
     #[arg(long, value_name = "FILE")]
     pub ids: PathBuf,
@@ -216,15 +302,41 @@ pub struct Logits {
     /// Take the first P tokens at once, the others one at a time [default: all at once]
     #[arg(long, value_name = "P")]
     pub prefill: Option<usize>,
+    /// Write what every layer and head decided
+    #[arg(long, value_name = "FILE")]
+    pub decisions: Option<PathBuf>,
+    /// Follow the decisions of such a file instead of the model's own
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+}
+
+/// Arguments of `dla segment`.
+#[derive(Debug, clap::Args)]
+pub struct Segment {
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The text; without a tokenizer.json in the model directory its bytes are the tokens
+    #[arg(long, value_name = "FILE")]
+    pub text_file: PathBuf,
+    /// The layer to show, counted from 0 [default: the one with the most telling head]
+    #[arg(long, value_name = "N")]
+    pub layer: Option<usize>,
+    /// The head to show, counted from 0 [default: the most telling one]
+    #[arg(long, value_name = "N")]
+    pub head: Option<usize>,
+    /// Draw all layers and heads: a page to explore (.html) or a still picture (.svg)
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
 }
 
 /// Arguments of `dla generate`.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("text").required(true).args(["prompt", "prompt_file"]))]
 pub struct Generate {
-    /// The model directory; its tokenizer.json makes the tokens, without one they are bytes
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The text that goes on
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,

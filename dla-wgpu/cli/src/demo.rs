@@ -13,9 +13,9 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::backend::{Call, Engine};
-use crate::report::{self, Report};
+use crate::report::Report;
+use crate::style::Style;
 use features::WIDTH;
-use picture::Style;
 use story::Story;
 
 /// Genesis 1 and Psalm 23 (King James Version), Macbeth IV.1 and V.5: public domain.
@@ -59,13 +59,8 @@ const HEADS: [Head; 2] = [
 pub fn run(global: &Global) -> Result<Report> {
     let mut engine = Engine::open(global)?;
     let reading = Reading::new(&mut engine)?;
-    let style = if report::colours() {
-        Style::Colour
-    } else {
-        Style::Plain
-    };
     Ok(Report {
-        text: picture::draw(&reading, style),
+        text: picture::draw(&reading, Style::of_stdout()),
         json: reading.json(),
     })
 }

@@ -112,7 +112,7 @@ fn dla_json(dla: DlaConfig) -> Value {
 }
 
 /// The word of a schedule in config.json.
-fn schedule(schedule: Schedule) -> &'static str {
+pub(crate) fn schedule(schedule: Schedule) -> &'static str {
     match schedule {
         Schedule::Single => "single",
         Schedule::Fixed { .. } => "fixed",

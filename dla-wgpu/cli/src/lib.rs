@@ -7,6 +7,7 @@ pub mod args;
 pub mod backend;
 pub mod bench;
 pub mod case;
+pub mod decisions;
 pub mod demo;
 pub mod devices;
 pub mod generate;
@@ -16,6 +17,8 @@ pub mod op;
 pub mod progress;
 pub mod report;
 pub mod runner;
+pub mod segment;
+pub mod style;
 pub mod tensors;
 pub mod upcycle;
 
@@ -53,9 +56,16 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Op(op)) => op::run(op, &args.global),
         Some(Command::Logits(logits)) => logits::run(logits, &args.global),
         Some(Command::Generate(generate)) => generate::run(generate, &args.global),
+        Some(Command::Segment(segment)) => segment::run(segment, &args.global),
         Some(Command::Inspect(inspect)) => inspect::run(inspect),
         Some(Command::Upcycle(upcycle)) => upcycle::run(upcycle),
-        Some(Command::Bench(args::Bench::Op(op))) => bench::op(op, &args.global),
+        Some(Command::Bench(args::Bench::Op(op))) => bench::op::run(op, &args.global),
+        Some(Command::Bench(args::Bench::Decode(decode))) => {
+            bench::model::decode(decode, &args.global)
+        }
+        Some(Command::Bench(args::Bench::Prefill(prefill))) => {
+            bench::model::prefill(prefill, &args.global)
+        }
     }
 }
 

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use dla_core::model::{Call, Rows};
-use dla_core::{Error, Result};
+use dla_core::{Decisions, Error, Result};
 use serde_json::json;
 
 use crate::args::{Global, Logits};
 use crate::report::Report;
 use crate::runner::Runner;
 use crate::tensors::{TensorFile, TensorWriter};
-use crate::{atomic, progress};
+use crate::{atomic, decisions, progress};
 
 /// The formats, as `dla logits --help` tells them.
 pub const HELP: &str = "\
@@ -19,6 +19,9 @@ The input, a safetensors file (B sequences of T tokens; other tensors are not re
   input_ids  [B,T]    i64
 The output (V rows of the embedding, padding included):
   logits     [B,T,V]  f32, after each token
+What --decisions writes and --replay follows (L layers of H heads):
+  boundary   [L,B,T,H]  u8, 1 where the token opened a state
+  merge_at   [L,B,T,H]  i32, the older of the two states merged before that, oldest first; -1 for none
 ";
 
 /// Reads a model and token ids, runs each sequence, writes the logits.
@@ -27,17 +30,26 @@ The output (V rows of the embedding, padding included):
 /// When model or ids are refused, the run fails or the output cannot be written; no output appears then.
 pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
+    args.decisions.as_deref().map_or(Ok(()), atomic::check)?;
     let runner = Runner::load(&args.model, global)?;
     let ids = Ids::read(&args.ids, runner.config().vocabulary)?;
     let prefill = prefill(args.prefill, ids.tokens)?;
+    let shape = decisions::Shape::new(runner.config(), ids.batch, ids.tokens);
+    let replay = args.replay.as_deref();
+    let replay = replay.map(|path| shape.read(path)).transpose()?;
     let start = Instant::now();
-    let logits = progress::watched("running the model", || logits(&runner, &ids, prefill))?;
+    let done = progress::watched("running the model", || {
+        sequences(&runner, &ids, prefill, replay.as_deref())
+    })?;
     let seconds = start.elapsed().as_secs_f64();
-    let shape = [ids.batch, ids.tokens, runner.config().vocabulary];
+    let sizes = [ids.batch, ids.tokens, runner.config().vocabulary];
     let mut file = TensorWriter::default();
-    file.tensor("logits", &shape, &logits);
+    file.tensor("logits", &sizes, &done.logits);
     file.write(&args.output)?;
-    Ok(told(args, shape, prefill, seconds))
+    if let Some(path) = &args.decisions {
+        shape.write(path, &done.decisions)?;
+    }
+    Ok(told(args, &runner, sizes, prefill, seconds))
 }
 
 /// The tokens that are taken at once.
@@ -81,24 +93,49 @@ impl Ids {
     }
 }
 
-/// `[batch, tokens, vocabulary]`.
-fn logits(runner: &Runner, ids: &Ids, prefill: usize) -> Result<Vec<f32>> {
-    let mut logits = room(ids.ids.len(), runner.config().vocabulary)?;
-    let call = Call {
-        logits: Rows::All,
-        replay: None,
+/// What all sequences gave.
+struct Done {
+    /// `[batch, tokens, vocabulary]`.
+    logits: Vec<f32>,
+    /// By sequence and layer.
+    decisions: Vec<Vec<Decisions>>,
+}
+
+/// Runs the sequences one after the other, each by its decisions of `replay` where there are any.
+fn sequences(
+    runner: &Runner,
+    ids: &Ids,
+    prefill: usize,
+    replay: Option<&[Vec<Decisions>]>,
+) -> Result<Done> {
+    let mut done = Done {
+        logits: room(ids.ids.len(), runner.config().vocabulary)?,
+        decisions: vec![vec![Decisions::default(); runner.config().layers]; ids.batch],
     };
     if ids.tokens == 0 {
-        return Ok(logits);
+        return Ok(done);
     }
-    for sequence in ids.ids.chunks_exact(ids.tokens) {
+    let heads = runner.config().dims().heads;
+    for (b, sequence) in ids.ids.chunks_exact(ids.tokens).enumerate() {
         let mut session = runner.start()?;
         let (prompt, rest) = sequence.split_at(prefill);
+        let mut first = 0;
         for piece in [prompt].into_iter().chain(rest.chunks(1)) {
-            logits.extend(runner.run(&mut session, piece, &call)?.logits);
+            let tokens = first..first + piece.len();
+            first = tokens.end;
+            let given = replay.map(|replay| decisions::cut(&replay[b], heads, tokens));
+            let call = Call {
+                logits: Rows::All,
+                replay: given.as_deref(),
+            };
+            let reply = runner.run(&mut session, piece, &call)?;
+            done.logits.extend(reply.logits);
+            for (all, trace) in done.decisions[b].iter_mut().zip(&reply.traces) {
+                all.append(&trace.decisions);
+            }
         }
     }
-    Ok(logits)
+    Ok(done)
 }
 
 /// Space for the logits, or an error instead of an abort: a small file can ask for many.
@@ -113,17 +150,23 @@ fn room(tokens: usize, vocabulary: usize) -> Result<Vec<f32>> {
     Ok(logits)
 }
 
-fn told(args: &Logits, shape: [usize; 3], prefill: usize, seconds: f64) -> Report {
-    let [batch, tokens, vocabulary] = shape;
+fn told(
+    args: &Logits,
+    runner: &Runner,
+    [batch, tokens, vocabulary]: [usize; 3],
+    prefill: usize,
+    seconds: f64,
+) -> Report {
     let path = args.output.display().to_string();
     let rate = (batch * tokens) as f64 / seconds;
     let text = format!(
         "{path}: batch {batch}, {tokens} tokens ({prefill} at once), vocabulary {vocabulary} \
-         on the CPU in {seconds:.2} s, {rate:.0} tokens/s"
+         on {} in {seconds:.2} s, {rate:.0} tokens/s",
+        runner.name()
     );
     let json = json!({
         "output": path,
-        "backend": "cpu",
+        "backend": runner.kind(),
         "batch": batch,
         "tokens": tokens,
         "prefill": prefill,

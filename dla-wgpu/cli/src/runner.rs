@@ -1,12 +1,13 @@
 //! What runs a model, behind one face: where the choice of a backend is made and told.
 
-use std::path::Path;
-
-use dla_core::model::{Call, ModelConfig, Reply, Rows};
+use dla_core::checkpoint::Checkpoint;
+use dla_core::model::{Call, ModelConfig, ModelSession, Reply, Rows};
 use dla_core::sample::{Candidates, Needs, largest};
-use dla_core::{Error, Model, ModelSession, Result, Trace};
+use dla_core::{Model, Result, Trace};
+use dla_wgpu::model::{self as device, Batch, Wanted};
 
-use crate::args::{Backend, Global};
+use crate::args::{Global, ModelArgs};
+use crate::backend::Engine;
 use crate::{progress, report};
 
 /// A model, ready to run.
@@ -14,6 +15,8 @@ use crate::{progress, report};
 pub enum Runner {
     /// The reference in plain Rust.
     Cpu(Model),
+    /// The model on a device.
+    Gpu(device::Model),
 }
 
 /// One sequence of a runner's model.
@@ -21,6 +24,8 @@ pub enum Runner {
 pub enum Sequence {
     /// On the CPU.
     Cpu(ModelSession),
+    /// On a device: a batch of one.
+    Gpu(Batch),
 }
 
 /// What the next token is drawn from.
@@ -63,13 +68,36 @@ impl Logits {
 }
 
 impl Runner {
-    /// Reads the model directory `folder` and follows `--backend` and `--adapter`.
+    /// Reads a model directory and follows `--backend`, `--adapter` and `--weights`.
     ///
     /// # Errors
     /// When the model is refused or a backend was asked for that cannot run it.
-    pub fn load(folder: &Path, global: &Global) -> Result<Self> {
-        only_cpu(global)?;
-        let model = progress::watched("loading the model", || Model::load(folder))?;
+    pub fn load(args: &ModelArgs, global: &Global) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&args.model)?;
+        match Engine::open(global)? {
+            Engine::Cpu => Self::on_cpu(&checkpoint),
+            Engine::Gpu { gpu, or_cpu } => {
+                let mut weights = checkpoint.weights()?;
+                let load = device::Model::load(
+                    &gpu,
+                    checkpoint.config(),
+                    &mut weights,
+                    args.weights.into(),
+                );
+                let loaded = progress::watched("loading the model", || gpu.block_on(load));
+                match loaded {
+                    Err(error) if or_cpu && error.is_unsupported() => {
+                        report::note(&format!("running on the CPU: {error}"));
+                        Self::on_cpu(&checkpoint)
+                    }
+                    loaded => loaded.map(Self::Gpu),
+                }
+            }
+        }
+    }
+
+    fn on_cpu(checkpoint: &Checkpoint) -> Result<Self> {
+        let model = progress::watched("loading the model", || checkpoint.model())?;
         Ok(Self::Cpu(model))
     }
 
@@ -77,6 +105,7 @@ impl Runner {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Cpu(_) => "cpu",
+            Self::Gpu(_) => "gpu",
         }
     }
 
@@ -84,6 +113,7 @@ impl Runner {
     pub fn name(&self) -> String {
         match self {
             Self::Cpu(_) => "the CPU".into(),
+            Self::Gpu(model) => model.gpu().info().name,
         }
     }
 
@@ -91,6 +121,15 @@ impl Runner {
     pub fn config(&self) -> &ModelConfig {
         match self {
             Self::Cpu(model) => model.config(),
+            Self::Gpu(model) => model.config(),
+        }
+    }
+
+    /// τ of each head of layer `layer`; empty where the schedule has none.
+    pub fn tau(&self, layer: usize) -> &[f32] {
+        match self {
+            Self::Cpu(model) => model.tau(layer),
+            Self::Gpu(model) => model.tau(layer),
         }
     }
 
@@ -101,33 +140,63 @@ impl Runner {
     pub fn start(&self) -> Result<Sequence> {
         match self {
             Self::Cpu(model) => Ok(Sequence::Cpu(model.session())),
+            Self::Gpu(model) => model.gpu().block_on(model.batch(1)).map(Sequence::Gpu),
         }
     }
 
     /// Takes `ids` in; gives the logits asked for and what every layer decided.
     ///
     /// # Errors
-    /// Those of [`Model::run`].
+    /// Those of [`Model::run`], and a device that fails.
     pub fn run(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
         match (self, sequence) {
             (Self::Cpu(model), Sequence::Cpu(session)) => model.run(session, ids, call),
+            (_, Sequence::Gpu(batch)) => {
+                let replay = call.replay.map(|layers| [layers]);
+                let wanted = Wanted {
+                    logits: call.logits,
+                    top: 0,
+                    traces: true,
+                    replay: replay.as_ref().map(|items| &items[..]),
+                };
+                let taken = one(batch, ids, &wanted)?;
+                Ok(Reply {
+                    logits: taken.logits,
+                    traces: taken.traces,
+                })
+            }
+            (Self::Gpu(_), Sequence::Cpu(_)) => unreachable!("a sequence of another runner"),
         }
     }
 
-    /// Takes `ids`, at least one, in; gives what a sampler that has these `needs` draws the next one from.
+    /// Takes `ids`, at least one, in; gives what a sampler that has these `needs` draws the next one from. A device
+    /// hands over no more than that.
     ///
     /// # Errors
     /// Those of [`Runner::run`], and logits that are no numbers.
     pub fn top(&self, sequence: &mut Sequence, ids: &[u32], needs: Needs) -> Result<Next> {
-        let call = Call {
-            logits: Rows::Last,
-            replay: None,
-        };
-        let Reply { logits, traces } = self.run(sequence, ids, &call)?;
+        let vocabulary = self.config().vocabulary;
+        if let (Sequence::Gpu(batch), Needs::Top(k)) = (&mut *sequence, needs) {
+            let wanted = Wanted {
+                logits: Rows::None,
+                top: k,
+                traces: true,
+                replay: None,
+            };
+            let taken = one(batch, ids, &wanted)?;
+            return Ok(Next {
+                logits: Logits::Top {
+                    vocabulary,
+                    largest: taken.top,
+                },
+                traces: taken.traces,
+            });
+        }
+        let Reply { logits, traces } = self.run(sequence, ids, &Call::default())?;
         let logits = match needs {
             Needs::All => Logits::Row(logits),
             Needs::Top(k) => Logits::Top {
-                vocabulary: logits.len(),
+                vocabulary,
                 largest: largest(&logits, k)?,
             },
         };
@@ -135,17 +204,9 @@ impl Runner {
     }
 }
 
-/// Models have no GPU path: refuses where one was insisted on, and says so where the choice was free.
-fn only_cpu(global: &Global) -> Result<()> {
-    match global.backend {
-        Backend::Cpu => Ok(()),
-        Backend::Auto if global.adapter.is_none() => {
-            report::note("running on the CPU: models have no GPU path");
-            Ok(())
-        }
-        Backend::Auto | Backend::Gpu => {
-            let (expected, got) = ("the CPU, for models have no GPU path", "an adapter");
-            Err(Error::unsupported("dla", "--backend", expected, got).advise("use --backend cpu"))
-        }
-    }
+/// A call of a batch of one.
+fn one(batch: &mut Batch, ids: &[u32], wanted: &Wanted<'_>) -> Result<device::Taken> {
+    let gpu = batch.model().gpu().clone();
+    let taken = gpu.block_on(batch.run(&[ids], wanted))?;
+    Ok(taken.into_iter().next().unwrap_or_default())
 }

@@ -28,6 +28,7 @@ fn every_help_shows_an_example() {
         &["op", "--help"],
         &["generate", "--help"],
         &["bench", "op", "--help"],
+        &["segment", "--help"],
     ] {
         let run = dla(words);
         assert!(run.status.success(), "{words:?}");

@@ -21,11 +21,11 @@ impl Constants {
         self.lines(lines.map(|(name, on)| format!("const {name}: bool = {on};")))
     }
 
-    /// Finite numbers, f32.
+    /// Finite numbers, f32, in all their digits: the shortest for the greatest f32 is beyond it, and refused by browsers.
     #[must_use]
     pub(super) fn numbers(self, numbers: &[(&str, f32)]) -> Self {
-        let lines = numbers.iter();
-        self.lines(lines.map(|(name, number)| format!("const {name}: f32 = {number:e};")))
+        let exact = numbers.iter().map(|(name, x)| (name, f64::from(*x)));
+        self.lines(exact.map(|(name, x)| format!("const {name}: f32 = {x:e};")))
     }
 
     /// The text.

@@ -267,12 +267,12 @@ pub struct Bound {
 impl Bound {
     /// Records the call into the caller's encoder. Never submits, never waits.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
-        dispatch::record(&self.dispatches, encoder, None);
+        dispatch::record(&self.dispatches, encoder);
     }
 
     /// Records the call with the time of every pass.
     pub fn record_profiled(&self, encoder: &mut wgpu::CommandEncoder, profile: &mut Profile) {
-        dispatch::record(&self.dispatches, encoder, Some(profile));
+        profile.record(&self.dispatches, encoder);
     }
 
     /// What one call dispatches, in order.

@@ -201,13 +201,7 @@ pub(crate) fn cache_from_device(
     let mut cache = Cache::new(dims);
     for i in 0..dims.sequences() {
         let record = &scalars[i * (1 + 3 * k)..][..1 + 3 * k];
-        let count = record[0] as usize;
-        let position: u64 = (0..count).map(|s| u64::from(record[1 + 3 * s])).sum();
-        for s in 0..count {
-            let entry = match schedule {
-                Schedule::Fenwick => weight_index(schedule, position, count, s),
-                _ => s,
-            };
+        for (s, entry) in entries(schedule, record).enumerate() {
             let place = record[3 + 3 * s] as usize;
             cache.n[i * k + entry] = record[1 + 3 * s];
             cache.info[i * k + entry] = f32::from_bits(record[2 + 3 * s]);
@@ -216,6 +210,25 @@ pub(crate) fn cache_from_device(
         }
     }
     cache
+}
+
+/// The entries that the states of one record of `scalars` have in a cache, oldest first.
+fn entries(schedule: Schedule, record: &[u32]) -> impl Iterator<Item = usize> + use<> {
+    let count = record[0] as usize;
+    let position: u64 = (0..count).map(|s| u64::from(record[1 + 3 * s])).sum();
+    (0..count).map(move |s| match schedule {
+        Schedule::Fenwick => weight_index(schedule, position, count, s),
+        _ => s,
+    })
+}
+
+/// The token counts of one record of `scalars` as a cache has them, `[capacity]`.
+pub(crate) fn counts(schedule: Schedule, record: &[u32]) -> Vec<u32> {
+    let mut n = vec![0; record.len() / 3];
+    for (s, entry) in entries(schedule, record).enumerate() {
+        n[entry] = record[1 + 3 * s];
+    }
+    n
 }
 
 /// The cache's entries, oldest first: by age they already are, by level the highest is the oldest.

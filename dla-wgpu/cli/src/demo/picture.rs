@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::story::{Opening, State, Story};
 use super::{CAPACITY, Reading};
+use crate::style::Style;
 
 /// Words to a column of the strips.
 const WORDS_PER_COLUMN: usize = 5;
@@ -11,52 +12,6 @@ const WORDS_PER_COLUMN: usize = 5;
 const HEIGHTS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Width of the largest state's bar.
 const BAR: usize = 24;
-/// Foreground colours of the states, from the terminal's 256.
-const PALETTE: [u8; CAPACITY] = [75, 215, 114, 211, 185];
-
-/// How states are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// By colour, for terminals.
-    Colour,
-    /// By brackets.
-    Plain,
-}
-
-impl Style {
-    fn escape(self, code: &str, text: &str) -> String {
-        match self {
-            Self::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
-            Self::Plain => text.into(),
-        }
-    }
-
-    fn state(self, state: usize, text: &str) -> String {
-        self.escape(&format!("38;5;{}", PALETTE[state % PALETTE.len()]), text)
-    }
-
-    fn label(self, state: usize) -> String {
-        let number = state + 1;
-        match self {
-            Self::Colour => {
-                self.escape(
-                    &format!("1;7;38;5;{}", PALETTE[state % PALETTE.len()]),
-                    &format!("{number}"),
-                ) + " "
-            }
-            Self::Plain => format!("[{number} "),
-        }
-    }
-
-    fn heading(self, text: &str) -> String {
-        self.escape("1", text)
-    }
-
-    fn faint(self, text: &str) -> String {
-        self.escape("2", text)
-    }
-}
-
 /// The whole demonstration; the first head is told at length.
 pub fn draw(reading: &Reading, style: Style) -> String {
     let mut page = introduction(reading, style);

@@ -41,8 +41,8 @@ pub fn run(args: &Generate, global: &Global) -> Result<Report> {
     let stop = Stop::new(args.stop.iter().cloned())?;
     let sampler = Sampler::new(options(args))?;
     let prompt = prompt(args)?;
-    let vocabulary = Checkpoint::open(&args.model)?.config().vocabulary;
-    let tokenizer = Tokenizer::of(&args.model, vocabulary)?;
+    let vocabulary = Checkpoint::open(&args.model.model)?.config().vocabulary;
+    let tokenizer = Tokenizer::of(&args.model.model, vocabulary)?;
     let prompt = prompt_ids(&tokenizer, &prompt)?;
     if tokenizer.is_bytes() && vocabulary > 256 {
         note("no tokenizer.json: tokens are bytes, and ids from 256 on have no text");

@@ -188,9 +188,7 @@ impl Niah {
             ));
         }
         let mut used = least;
-        let mut units = self.units(&draft.recipe, split, random);
-        loop {
-            let Some(unit) = units.next() else { break };
+        for unit in self.units(&draft.recipe, split, random) {
             // With what joins it to the others.
             used += self.tokenizer.encode(&unit)?.len() + 1;
             if used > room {
@@ -223,7 +221,7 @@ impl Niah {
     ) -> Box<dyn Iterator<Item = String> + 'a> {
         let (keys, values) = (recipe.keys, recipe.values);
         match (recipe.haystack, &self.sentences) {
-            (Haystack::Text, Some(texts)) => Box::new(texts.from_anywhere(split, random)),
+            (Haystack::Text, Some(texts)) => Box::new(texts.starting_anywhere(split, random)),
             (Haystack::Needles, _) => Box::new(std::iter::repeat_with(move || {
                 needle(values, &keys.draw(random), &values.draw(random))
             })),

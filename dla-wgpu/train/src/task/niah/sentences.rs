@@ -32,7 +32,7 @@ impl Sentences {
     }
 
     /// Sentences in their order from a random one on, round and round.
-    pub(super) fn from_anywhere(
+    pub(super) fn starting_anywhere(
         &self,
         split: Split,
         random: &mut Random,

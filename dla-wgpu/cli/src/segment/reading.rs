@@ -1,0 +1,219 @@
+//! What every layer and head of a model made of a text.
+
+use std::path::Path;
+
+use dla_core::model::{Call, Rows};
+use dla_core::trace::ledger::{Entry, Event, Ledger, LiveState};
+use dla_core::{Result, Trace};
+
+use super::text::Text;
+use crate::inspect;
+use crate::runner::Runner;
+
+/// Tokens that the model takes at once, so that memory does not grow with the text.
+const PIECE: usize = 4096;
+
+/// A text as all heads of a model segment it.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The model directory's name.
+    pub model: String,
+    /// The text file's name.
+    pub file: String,
+    /// The text.
+    pub text: Text,
+    /// Layers of the model.
+    pub layers: usize,
+    /// Heads of each layer.
+    pub heads: usize,
+    /// States that each head may keep.
+    pub capacity: usize,
+    /// The schedule's word.
+    pub schedule: &'static str,
+    /// What ran the model, as `--backend` spells it.
+    pub backend: &'static str,
+    /// `[layers, heads]`.
+    pub stories: Vec<Story>,
+}
+
+/// What one head did with the text.
+#[derive(Clone, Debug, Default)]
+pub struct Story {
+    /// Its layer.
+    pub layer: usize,
+    /// Its number in the layer.
+    pub head: usize,
+    /// Its threshold, where its schedule has one.
+    pub tau: Option<f32>,
+    /// The score of each token.
+    pub scores: Vec<f32>,
+    /// The tokens that opened a state, in order: the state that token opens is named by its index here.
+    pub opened: Vec<u32>,
+    /// The merges, in order.
+    pub merges: Vec<Merge>,
+    /// The states at the end, oldest first.
+    pub states: Vec<LiveState>,
+}
+
+/// Two neighbouring states became one, before the token was written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Merge {
+    /// The token.
+    pub token: u32,
+    /// Time-order index of the older state.
+    pub at: usize,
+    /// Names of the older and the younger state.
+    pub ids: [u64; 2],
+    /// Their tokens.
+    pub n: [u32; 2],
+    /// Information per token of both together.
+    pub density: f32,
+}
+
+impl Reading {
+    /// Runs a model over the text; `paths` are the model directory's and the text file's.
+    ///
+    /// # Errors
+    /// What the model refuses.
+    pub fn new(runner: &Runner, text: Text, paths: [&Path; 2]) -> Result<Self> {
+        let config = runner.config();
+        let (dims, schedule) = (config.dims(), config.operator().schedule);
+        let mut ledgers = vec![Ledger::new(dims, schedule)?; config.layers];
+        let mut stories: Vec<_> = (0..config.layers * dims.heads)
+            .map(|i| Story::new(runner, i / dims.heads, i % dims.heads))
+            .collect();
+        follow(runner, &text.ids, |layer, tokens, trace| {
+            let heads = &mut stories[layer * dims.heads..][..dims.heads];
+            let note = |entry: &Entry| heads[entry.head].note(entry);
+            ledgers[layer].take(tokens, &trace.score, &trace.decisions, None, note)
+        })?;
+        for story in &mut stories {
+            story.states = ledgers[story.layer].states(0, story.head).to_vec();
+        }
+        let [model, file] = paths.map(name);
+        Ok(Self {
+            model,
+            file,
+            text,
+            layers: config.layers,
+            heads: dims.heads,
+            capacity: dims.capacity,
+            schedule: inspect::schedule(schedule),
+            backend: runner.kind(),
+            stories,
+        })
+    }
+
+    /// The index in `stories` of the head that tells most, among those of `layer` or with number `head`
+    /// where these are given; the first one where none tells anything.
+    pub fn most_telling(&self, layer: Option<usize>, head: Option<usize>) -> usize {
+        let mut best = None;
+        for (i, story) in self.stories.iter().enumerate() {
+            let fits = |wanted: Option<usize>, got| wanted.is_none_or(|wanted| wanted == got);
+            if fits(layer, story.layer) && fits(head, story.head) {
+                let telling = story.telling();
+                if best.is_none_or(|(_, most)| telling > most) {
+                    best = Some((i, telling));
+                }
+            }
+        }
+        best.map_or(0, |(i, _)| i)
+    }
+}
+
+/// Runs the model over the ids, a piece at a time; `see` gets a layer, the piece's tokens and what the
+/// layer decided on them.
+fn follow(
+    runner: &Runner,
+    ids: &[u32],
+    mut see: impl FnMut(usize, usize, &Trace) -> Result<()>,
+) -> Result<()> {
+    let mut sequence = runner.start()?;
+    let call = Call {
+        logits: Rows::None,
+        replay: None,
+    };
+    for piece in ids.chunks(PIECE) {
+        let reply = runner.run(&mut sequence, piece, &call)?;
+        for (layer, trace) in reply.traces.iter().enumerate() {
+            see(layer, piece.len(), trace)?;
+        }
+    }
+    Ok(())
+}
+
+impl Story {
+    fn new(runner: &Runner, layer: usize, head: usize) -> Self {
+        Self {
+            layer,
+            head,
+            tau: runner.tau(layer).get(head).copied(),
+            ..Self::default()
+        }
+    }
+
+    fn note(&mut self, entry: &Entry) {
+        match entry.event {
+            Event::Merged { at, older, newer } => self.merges.push(Merge {
+                token: entry.token as u32,
+                at,
+                ids: [older.id, newer.id],
+                n: [older.n, newer.n],
+                density: older.merged(&newer).density(),
+            }),
+            Event::Opened { score, .. } => {
+                self.opened.push(entry.token as u32);
+                self.scores.push(score);
+            }
+            Event::Joined { score, .. } => self.scores.push(score),
+        }
+    }
+
+    /// The share of tokens that opened a state.
+    pub fn rate(&self) -> f64 {
+        self.opened.len() as f64 / self.scores.len().max(1) as f64
+    }
+
+    /// The mean of the finite scores; 0 where there is none.
+    pub fn mean_score(&self) -> f64 {
+        let finite = self.scores.iter().filter(|score| score.is_finite());
+        let (sum, count) = finite.fold((0.0, 0u32), |(sum, count), &score| {
+            (sum + f64::from(score), count + 1)
+        });
+        sum / f64::from(count.max(1))
+    }
+
+    /// Scores that are not finite.
+    pub fn non_finite(&self) -> usize {
+        self.scores
+            .iter()
+            .filter(|score| !score.is_finite())
+            .count()
+    }
+
+    /// How much the segmentation tells: the entropy of the states' shares of the text, times the share
+    /// of tokens that opened none. One state tells nothing, and neither do boundaries everywhere.
+    pub fn telling(&self) -> f64 {
+        let tokens = self.scores.len().max(1) as f64;
+        let shares = self.states.iter().map(|state| f64::from(state.n) / tokens);
+        let entropy: f64 = shares.map(|share| -share * share.ln()).sum();
+        entropy * (1.0 - self.rate())
+    }
+
+    /// The index in `states` of the state that holds a token at the end.
+    pub fn state_of(&self, token: usize) -> usize {
+        let after = self
+            .states
+            .partition_point(|state| state.start <= token as u64);
+        after.saturating_sub(1)
+    }
+}
+
+/// The last part of a path, `.` and `..` followed.
+fn name(path: &Path) -> String {
+    let full = path.canonicalize();
+    let last = full.as_deref().unwrap_or(path).file_name();
+    last.unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,222 @@
+//! Sequences that go on side by side.
+
+use std::collections::HashMap;
+
+use dla_core::dla::schedule::Occupancy;
+use dla_core::model::ModelSession;
+use dla_core::{Error, Result};
+
+use super::Model;
+use super::call::{Pending, Piece, Taken, Wanted};
+use super::sequences::Sequences;
+use super::tile::Tile;
+use crate::scope::scoped;
+
+/// Sequences of one model that go on side by side, each at its own position.
+///
+/// A call takes any number of tokens of each. The work for a number of tokens is prepared when it is
+/// first needed; after that, a call allocates nothing on the device but what carries the ids there
+/// and the answers back.
+#[derive(Debug)]
+pub struct Batch {
+    pub(super) model: Model,
+    pub(super) sequences: Sequences,
+    /// Tokens taken in, and under schedules of positions also the states that hold them.
+    pub(super) occupancy: Vec<Occupancy>,
+    /// Prepared work by tokens and by whether decisions are given.
+    pub(super) tiles: HashMap<(usize, bool), Tile>,
+}
+
+/// A sequence at one moment, kept on the device.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    occupancy: Occupancy,
+    image: wgpu::Buffer,
+    bytes: u64,
+}
+
+impl Batch {
+    pub(super) async fn new(model: &Model, sequences: usize) -> Result<Self> {
+        Ok(Self {
+            model: model.clone(),
+            sequences: Sequences::new(model.gpu(), model.config(), sequences).await?,
+            occupancy: vec![Occupancy::default(); sequences],
+            tiles: HashMap::new(),
+        })
+    }
+
+    /// Sequences.
+    pub fn sequences(&self) -> usize {
+        self.occupancy.len()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Tokens that sequence `item` has taken in.
+    ///
+    /// # Panics
+    /// When there is no such sequence.
+    pub fn position(&self, item: usize) -> u64 {
+        self.occupancy[item].position
+    }
+
+    /// Takes in `ids`, one slice a sequence, of any lengths, also none; gives what is wanted, by
+    /// sequence. Submits each piece of a long call and reads one back while the next one runs.
+    ///
+    /// On native somebody must poll the device meanwhile ([`Gpu::block_on`](crate::Gpu::block_on) does).
+    ///
+    /// # Errors
+    /// [`Error::is_input`] for other than one slice a sequence, an id beyond the vocabulary or decisions
+    /// that no run could have made: nothing is taken in then. [`Error::is_device`] where the device
+    /// fails: what the sequences hold is lost then.
+    pub async fn run(&mut self, ids: &[&[u32]], wanted: &Wanted<'_>) -> Result<Vec<Taken>> {
+        let mut call = self.begin(ids, wanted).await?;
+        let mut taken = vec![Taken::default(); ids.len()];
+        let mut waiting: Option<Piece> = None;
+        for cut in self.cuts(&call) {
+            self.ready(&cut, wanted).await?;
+            let gpu = self.model.gpu().clone();
+            let piece = scoped(gpu.device(), "model", "call", || {
+                let mut encoder = gpu.device().create_command_encoder(&Default::default());
+                let piece = self.record_piece(&mut encoder, &cut, &mut call);
+                gpu.queue().submit([encoder.finish()]);
+                piece
+            })
+            .await?;
+            if let Some(earlier) = waiting.replace(piece) {
+                earlier.add_to(&mut taken).await?;
+            }
+        }
+        if let Some(last) = waiting {
+            last.add_to(&mut taken).await?;
+        }
+        Ok(taken)
+    }
+
+    /// Records the same into the caller's encoder. Never submits, and never waits for the device:
+    /// submit the encoder, then wait for [`Pending::taken`]. Calls may be recorded one after the other
+    /// before any is submitted; they are to be submitted in that order.
+    ///
+    /// # Errors
+    /// As [`Batch::run`].
+    pub async fn record(
+        &mut self,
+        encoder: &mut wgpu::CommandEncoder,
+        ids: &[&[u32]],
+        wanted: &Wanted<'_>,
+    ) -> Result<Pending> {
+        let mut call = self.begin(ids, wanted).await?;
+        let mut pieces = Vec::new();
+        for cut in self.cuts(&call) {
+            self.ready(&cut, wanted).await?;
+            let device = self.model.gpu().device().clone();
+            let piece = scoped(&device, "model", "call", || {
+                self.record_piece(encoder, &cut, &mut call)
+            });
+            pieces.push(piece.await?);
+        }
+        Ok(Pending {
+            sequences: ids.len(),
+            pieces,
+        })
+    }
+
+    /// Keeps sequence `item` at this moment, in memory of the device.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when there is no such sequence, [`Error::is_device`] without memory for it.
+    pub async fn snapshot(&self, item: usize) -> Result<Snapshot> {
+        self.check_item(item)?;
+        let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let bytes = self.sequences.bytes_each();
+        let image = self.model.gpu().buffer("snapshot", bytes, usage).await?;
+        self.submit(|encoder| self.sequences.keep(encoder, item, &image))
+            .await?;
+        Ok(Snapshot {
+            occupancy: self.occupancy[item],
+            image,
+            bytes,
+        })
+    }
+
+    /// Takes sequence `item` to a moment of a sequence of this model.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when there is no such sequence or the snapshot is of a model of other sizes.
+    pub async fn rollback(&mut self, item: usize, snapshot: &Snapshot) -> Result<()> {
+        self.check_item(item)?;
+        let bytes = self.sequences.bytes_each();
+        if snapshot.bytes != bytes {
+            let got = snapshot.bytes;
+            return Err(Error::input(
+                "model",
+                "snapshot",
+                format!("{bytes} bytes"),
+                got,
+            ));
+        }
+        self.submit(|encoder| {
+            self.sequences.bring_back(encoder, item, &snapshot.image);
+        })
+        .await?;
+        self.occupancy[item] = snapshot.occupancy;
+        Ok(())
+    }
+
+    /// Makes sequence `item` a new one.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when there is no such sequence.
+    pub async fn reset(&mut self, item: usize) -> Result<()> {
+        self.check_item(item)?;
+        self.submit(|encoder| self.sequences.clear(encoder, item))
+            .await?;
+        self.occupancy[item] = Occupancy::default();
+        Ok(())
+    }
+
+    /// Reads sequence `item` back, as the CPU's model and saved files have it.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when there is no such sequence, [`Error::is_device`] where the device fails.
+    pub async fn session(&self, item: usize) -> Result<ModelSession> {
+        self.check_item(item)?;
+        let layers = self.sequences.read(self.model.gpu(), item).await?;
+        ModelSession::from_layers(self.model.config(), self.position(item), layers)
+    }
+
+    /// Puts a session of this model, wherever it ran, in the place of sequence `item`.
+    ///
+    /// # Errors
+    /// [`Error::is_input`] when there is no such sequence or the session is another model's.
+    pub async fn restore(&mut self, item: usize, session: &ModelSession) -> Result<()> {
+        self.check_item(item)?;
+        session.check(self.model.config())?;
+        let layers = session.layers();
+        self.sequences.write(self.model.gpu(), item, layers).await?;
+        let n = layers.first().map(|layer| &layer.cache.n[..]);
+        self.occupancy[item] = Occupancy::of(&self.model.config().dims(), n, 0);
+        Ok(())
+    }
+
+    fn check_item(&self, item: usize) -> Result<()> {
+        if item < self.sequences() {
+            return Ok(());
+        }
+        let expected = format!("one of {} sequences", self.sequences());
+        Err(Error::input("model", "item", expected, item))
+    }
+
+    async fn submit(&self, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<()> {
+        let gpu = self.model.gpu();
+        scoped(gpu.device(), "model", "session", || {
+            let mut encoder = gpu.device().create_command_encoder(&Default::default());
+            record(&mut encoder);
+            gpu.queue().submit([encoder.finish()]);
+        })
+        .await
+    }
+}

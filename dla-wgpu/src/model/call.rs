@@ -1,0 +1,177 @@
+//! What is wanted of a call, what it gives, and the way back to the host.
+
+use dla_core::model::Rows;
+use dla_core::{Decisions, Error, Result, Trace};
+
+use crate::Readback;
+use crate::nn::{Best, TopK};
+use crate::op::event;
+
+/// The id of an entry behind a row's end.
+const NO_ID: u32 = u32::MAX;
+
+/// What is wanted of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// The tokens whose logits are read back.
+    pub logits: Rows,
+    /// How many of each last token's largest logits are read back, at most 64: all that a sampler
+    /// needs, in few bytes.
+    pub top: usize,
+    /// Reads back what every layer measured and decided, 8 bytes a token and head.
+    pub traces: bool,
+    /// Decisions to follow instead of the schedule's own: by sequence, then by layer, `[1, tokens, heads]`.
+    pub replay: Option<&'a [&'a [Decisions]]>,
+}
+
+/// What a call gives of one sequence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// The logits asked for, `[rows, vocabulary]`.
+    pub logits: Vec<f32>,
+    /// The largest logits after the last token with their ids, largest first; ties by id.
+    pub top: Vec<(u32, f32)>,
+    /// What each layer measured and decided, `[1, tokens, heads]`; none unless asked for.
+    pub traces: Vec<Trace>,
+}
+
+/// A recorded call whose answers are on their way: submit its encoder, then wait for them.
+#[derive(Debug)]
+#[must_use]
+pub struct Pending {
+    pub(super) sequences: usize,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// The answers of one piece of a call.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) shape: Shape,
+    pub(super) readback: Option<Readback>,
+}
+
+/// What lies where in the bytes of a piece.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Tokens that each sequence took in this piece.
+    pub(super) lengths: Vec<usize>,
+    /// Whether that was its last piece.
+    pub(super) ends: Vec<bool>,
+    /// Tokens of the piece's rows, T.
+    pub(super) tokens: usize,
+    pub(super) vocabulary: usize,
+    pub(super) heads: usize,
+    pub(super) layers: usize,
+    /// Which logits were read.
+    pub(super) logits: Rows,
+    pub(super) top: Option<TopK>,
+    /// Bytes of one layer's trace; 0 where none was read.
+    pub(super) trace: u64,
+}
+
+impl Shape {
+    /// Rows of logits.
+    pub(super) fn rows(&self) -> usize {
+        match self.logits {
+            Rows::None => 0,
+            Rows::Last => self.lengths.len(),
+            Rows::All => self.lengths.len() * self.tokens,
+        }
+    }
+
+    /// Bytes of the logits, of the largest ones, of the traces.
+    pub(super) fn bytes(&self) -> [u64; 3] {
+        let logits = (self.rows() * self.vocabulary) as u64 * 4;
+        let words = self.top.map_or(0, |top| top.row_words());
+        let top = (self.lengths.len() * words) as u64 * 4;
+        [logits, top, self.trace * self.layers as u64]
+    }
+}
+
+impl Pending {
+    /// The answers, by sequence, once the submission is done. Never blocks the thread; on native
+    /// somebody must poll the device meanwhile ([`Gpu::block_on`](crate::Gpu::block_on) does).
+    ///
+    /// # Errors
+    /// [`Error::is_device`] where the device is lost; [`Error::is_device`] too for logits that are not
+    /// numbers where the largest were asked for.
+    pub async fn taken(self) -> Result<Vec<Taken>> {
+        let mut taken = vec![Taken::default(); self.sequences];
+        for piece in self.pieces {
+            piece.add_to(&mut taken).await?;
+        }
+        Ok(taken)
+    }
+}
+
+impl Piece {
+    /// Adds its answers, once they are there.
+    pub(super) async fn add_to(self, taken: &mut [Taken]) -> Result<()> {
+        match self.readback {
+            Some(readback) => self.shape.read(&readback.bytes().await?, taken),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shape {
+    /// Adds what the bytes of this piece hold.
+    fn read(&self, bytes: &[u8], taken: &mut [Taken]) -> Result<()> {
+        let [logits, top, _] = self.bytes().map(|bytes| bytes as usize);
+        let (logits, rest) = bytes.split_at(logits);
+        let (top, traces) = rest.split_at(top);
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(top);
+        let best = self.top.map_or_else(Vec::new, |top| top.read(&words));
+        for (item, taken) in taken.iter_mut().enumerate() {
+            self.read_logits(item, logits, taken);
+            if self.ends[item]
+                && let Some(best) = best.get(item)
+            {
+                taken.top = largest(best)?;
+            }
+            if self.trace > 0 {
+                self.read_traces(item, traces, taken);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_logits(&self, item: usize, bytes: &[u8], taken: &mut Taken) {
+        let (first, count) = match self.logits {
+            Rows::None => return,
+            Rows::Last if !self.ends[item] || self.lengths[item] == 0 => return,
+            Rows::Last => (item, 1),
+            Rows::All => (item * self.tokens, self.lengths[item]),
+        };
+        let row = self.vocabulary * 4;
+        let bytes = &bytes[first * row..][..count * row];
+        taken
+            .logits
+            .extend(bytemuck::pod_collect_to_vec::<u8, f32>(bytes));
+    }
+
+    fn read_traces(&self, item: usize, bytes: &[u8], taken: &mut Taken) {
+        taken.traces.resize(self.layers, Trace::default());
+        for (layer, trace) in taken.traces.iter_mut().enumerate() {
+            let bytes = &bytes[layer * self.trace as usize..];
+            for t in 0..self.lengths[item] {
+                for head in 0..self.heads {
+                    let at = ((item * self.heads + head) * self.tokens + t) * 8;
+                    let [score, event]: [u32; 2] = bytemuck::pod_read_unaligned(&bytes[at..at + 8]);
+                    let (decision, count) = event::read(event);
+                    trace.push(f32::from_bits(score), decision, count);
+                }
+            }
+        }
+    }
+}
+
+/// Ids and logits of one row's largest, unless some are no numbers.
+fn largest(best: &Best) -> Result<Vec<(u32, f32)>> {
+    if best.not_numbers > 0 {
+        let got = format!("NaN {} times", best.not_numbers);
+        return Err(Error::device("model", "logits", "numbers", got));
+    }
+    let entries = best.entries.iter().filter(|(_, id)| *id != NO_ID);
+    Ok(entries.map(|&(logit, id)| (id, logit)).collect())
+}

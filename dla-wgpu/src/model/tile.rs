@@ -1,0 +1,204 @@
+//! The prepared work of a call's piece: T tokens of every sequence.
+
+use std::collections::HashMap;
+
+use dla_core::{Dims, Result, Schedule};
+
+use super::Model;
+use super::layer::{self, Rooms};
+use super::sequences::Sequences;
+use crate::nn::{self, Embedding, Input, Linear, Rows, TopK};
+use crate::op::{self, Arrays, Decider, Operator};
+use crate::plan::MAX_BATCH;
+use crate::{Dispatch, Gpu};
+
+/// The numbers of tokens that calls are cut into.
+pub const TILES: [usize; 4] = [1, 16, 64, 256];
+
+/// Work prepared for a number of tokens: buffers and dispatches.
+#[derive(Debug)]
+pub(super) struct Tile {
+    pub(super) rows: Rows,
+    /// Token ids, `[batch, tokens]`.
+    pub(super) ids: wgpu::Buffer,
+    /// Tokens of each sequence, a uniform buffer.
+    pub(super) lengths: wgpu::Buffer,
+    /// Tokens before this piece, a uniform buffer.
+    pub(super) positions: wgpu::Buffer,
+    /// The residual stream, `[batch, tokens, hidden]`.
+    pub(super) x: wgpu::Buffer,
+    /// Scores and events of every layer.
+    pub(super) traces: wgpu::Buffer,
+    /// Bytes from one layer's trace to the next one's.
+    pub(super) trace_stride: u64,
+    /// From the ids to the residual stream after the last block.
+    pub(super) body: Vec<Dispatch>,
+    /// The last token of each sequence to its logits.
+    pub(super) last: Head,
+    /// Every token to its logits; made when first asked for.
+    all: Option<Head>,
+    /// The largest logits of each last token, by how many.
+    top: HashMap<usize, Top>,
+}
+
+/// Rows of the residual stream to logits.
+#[derive(Debug)]
+pub(super) struct Head {
+    /// `[rows, hidden]`.
+    pub(super) x: wgpu::Buffer,
+    /// `[rows, vocabulary]`.
+    pub(super) logits: wgpu::Buffer,
+    pub(super) dispatches: Vec<Dispatch>,
+}
+
+/// The largest logits.
+#[derive(Debug)]
+pub(super) struct Top {
+    /// As [`TopK::read`] takes them.
+    pub(super) best: wgpu::Buffer,
+    pub(super) dispatches: Vec<Dispatch>,
+}
+
+impl Tile {
+    /// Compiles, allocates and binds everything for `tokens` tokens of `sequences`; with `replay` decisions are given.
+    pub(super) async fn new(
+        model: &Model,
+        sequences: &Sequences,
+        rows: Rows,
+        replay: bool,
+    ) -> Result<Self> {
+        let (gpu, config) = (model.gpu(), model.config());
+        let count = rows.count()?;
+        let dims = Dims {
+            batch: rows.batch,
+            tokens: rows.tokens,
+            ..config.dims()
+        };
+        let settings = config.operator();
+        let decider = match settings.schedule {
+            Schedule::Dynamic if !replay => Decider::Scores,
+            schedule => Decider::Given {
+                measure: schedule == Schedule::Dynamic,
+            },
+        };
+        let options = op::Options::default();
+        let operator = Operator::new(gpu, &dims, &settings, decider, &options).await?;
+        let alignment = u64::from(gpu.device().limits().min_storage_buffer_offset_alignment);
+        let trace_stride = operator.plan().arrays.trace.next_multiple_of(alignment);
+        let traces = (trace_stride * config.layers as u64 / 4) as usize;
+        let arrays = Arrays {
+            trace: nn::buffer(gpu, "traces", traces).await?,
+            ..operator.arrays().await?
+        };
+        let rooms = Rooms::new(gpu, config, rows, arrays).await?;
+        let ids = nn::buffer(gpu, "ids", count).await?;
+        let positions = items(gpu, "positions").await?;
+        let table = Embedding {
+            table: &model.weights().embeddings,
+        };
+        let lengths = rooms.arrays.lengths.clone();
+        let mut body = table.prepare(gpu, rows, &lengths, &ids, &rooms.x).await?;
+        let blocks = model.weights().blocks.iter().zip(sequences.layers());
+        for (index, (weights, memory)) in blocks.enumerate() {
+            let arrays = Arrays {
+                tau: weights.tau.clone(),
+                trace_offset: index as u64 * trace_stride,
+                ..rooms.arrays.clone()
+            };
+            let bound = operator.bind(&arrays, &memory.cache).await?;
+            let call = layer::Call {
+                gpu,
+                config,
+                rows,
+                rooms: &rooms,
+                positions: &positions,
+                operator: &bound,
+            };
+            body.extend(call.prepare(weights, memory).await?);
+        }
+        let last = match rows.tokens {
+            1 => rooms.x.clone(),
+            _ => nn::buffer(gpu, "last", rows.batch * config.hidden).await?,
+        };
+        let each = Rows { tokens: 1, ..rows };
+        Ok(Self {
+            rows,
+            ids,
+            lengths,
+            positions,
+            x: rooms.x,
+            traces: rooms.arrays.trace,
+            trace_stride,
+            body,
+            last: Head::new(model, each, last).await?,
+            all: None,
+            top: HashMap::new(),
+        })
+    }
+
+    /// Makes ready what reads every token's logits.
+    pub(super) async fn ready_all(&mut self, model: &Model) -> Result<()> {
+        if self.all.is_none() {
+            self.all = Some(Head::new(model, self.rows, self.x.clone()).await?);
+        }
+        Ok(())
+    }
+
+    /// Makes ready what finds the `k` largest logits.
+    pub(super) async fn ready_top(&mut self, model: &Model, k: usize) -> Result<()> {
+        if k == 0 || self.top.contains_key(&k) {
+            return Ok(());
+        }
+        let gpu = model.gpu();
+        let top = TopK {
+            values: model.config().vocabulary,
+            best: k,
+        };
+        let batch = self.rows.batch;
+        let best = nn::buffer(gpu, "best", batch * top.row_words()).await?;
+        let dispatches = top.prepare(gpu, batch, &self.last.logits, &best).await?;
+        self.top.insert(k, Top { best, dispatches });
+        Ok(())
+    }
+
+    /// What reads every token's logits, once it is ready.
+    pub(super) fn all(&self) -> Option<&Head> {
+        self.all.as_ref()
+    }
+
+    /// What finds the `k` largest logits, once it is ready.
+    pub(super) fn top(&self, k: usize) -> Option<&Top> {
+        self.top.get(&k)
+    }
+}
+
+impl Head {
+    async fn new(model: &Model, rows: Rows, x: wgpu::Buffer) -> Result<Self> {
+        let (gpu, config, weights) = (model.gpu(), model.config(), model.weights());
+        let count = rows.count()?;
+        let normed = nn::buffer(gpu, "normed", count * config.hidden).await?;
+        let logits = nn::buffer(gpu, "logits", count * config.vocabulary).await?;
+        let head = Linear {
+            weight: weights.head.as_ref().unwrap_or(&weights.embeddings),
+            bias: None,
+            input: Input::Normed {
+                weight: &weights.norm,
+                epsilon: config.norm_epsilon,
+                scratch: &normed,
+            },
+            residual: false,
+        };
+        let dispatches = head.prepare(gpu, rows, &x, &logits).await?;
+        Ok(Self {
+            x,
+            logits,
+            dispatches,
+        })
+    }
+}
+
+/// A uniform buffer of one word for each batch item.
+async fn items(gpu: &Gpu, label: &'static str) -> Result<wgpu::Buffer> {
+    let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+    gpu.buffer(label, MAX_BATCH as u64 * 4, usage).await
+}
