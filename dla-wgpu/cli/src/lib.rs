@@ -10,6 +10,7 @@ pub mod case;
 pub mod decisions;
 pub mod demo;
 pub mod devices;
+pub mod eval;
 pub mod generate;
 pub mod inspect;
 pub mod logits;
@@ -20,6 +21,7 @@ pub mod runner;
 pub mod segment;
 pub mod style;
 pub mod tensors;
+pub mod train;
 pub mod upcycle;
 
 pub use dla_train::atomic;
@@ -59,6 +61,8 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Segment(segment)) => segment::run(segment, &args.global),
         Some(Command::Inspect(inspect)) => inspect::run(inspect),
         Some(Command::Upcycle(upcycle)) => upcycle::run(upcycle),
+        Some(Command::Train(train)) => train::run(train, &args.global),
+        Some(Command::Eval(eval)) => eval::run(eval, &args.global),
         Some(Command::Bench(args::Bench::Op(op))) => bench::op::run(op, &args.global),
         Some(Command::Bench(args::Bench::Decode(decode))) => {
             bench::model::decode(decode, &args.global)

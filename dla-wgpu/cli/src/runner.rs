@@ -14,7 +14,7 @@ use crate::{progress, report};
 #[derive(Debug)]
 pub enum Runner {
     /// The reference in plain Rust.
-    Cpu(Model),
+    Cpu(Box<Model>),
     /// The model on a device.
     Gpu(device::Model),
 }
@@ -98,7 +98,7 @@ impl Runner {
 
     fn on_cpu(checkpoint: &Checkpoint) -> Result<Self> {
         let model = progress::watched("loading the model", || checkpoint.model())?;
-        Ok(Self::Cpu(model))
+        Ok(Self::Cpu(model.into()))
     }
 
     /// The kind of its backend, as `--backend` spells it.
@@ -201,6 +201,22 @@ impl Runner {
             },
         };
         Ok(Next { logits, traces })
+    }
+}
+
+impl dla_train::Reader for Runner {
+    type Sequence = Sequence;
+
+    fn config(&self) -> &ModelConfig {
+        Self::config(self)
+    }
+
+    fn start(&self) -> Result<Sequence> {
+        Self::start(self)
+    }
+
+    fn read(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+        self.run(sequence, ids, call)
     }
 }
 

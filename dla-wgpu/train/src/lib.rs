@@ -11,6 +11,7 @@ pub mod batch;
 pub mod cpu;
 pub mod curve;
 pub mod engine;
+pub mod eval;
 pub mod metrics;
 mod random;
 pub mod run;
