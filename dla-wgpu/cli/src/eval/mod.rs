@@ -3,8 +3,8 @@
 mod heat;
 mod tasks;
 
-use BufWriter;
 use std::fs::{self, File};
+use std::io::BufWriter;
 use std::path::Path;
 
 use dla_core::{Error, Result};
