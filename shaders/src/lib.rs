@@ -70,6 +70,11 @@ const READ_WEIGHTS: Part = part!("common/read_weights");
 const CANDIDATES: Part = part!("common/candidates");
 const CANDIDATES_VALUES: Part = part!("common/candidates_values");
 const CANDIDATES_BEST: Part = part!("common/candidates_best");
+const OUTPUTS: Part = part!("common/outputs");
+const SLOPES: Part = part!("common/slopes");
+const STEP_NUMBERS: Part = part!("common/step");
+const ATTENTION_TILES: Part = part!("common/attention");
+const ATTENTION_GRADIENTS: Part = part!("common/attention_gradient");
 
 /// What the passes of one family begin with.
 #[derive(Clone, Copy, Debug)]
@@ -237,6 +242,56 @@ passes! {
     TOP_K = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_VALUES];
     /// The largest of those.
     TOP_K_BEST = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_BEST];
+    /// The gradient by a linear map's input.
+    INPUT_GRADIENT = "nn/input_gradient" Nothing [OUTPUTS, WEIGHTS_F32];
+    /// The gradient by a linear map's weights.
+    MATRIX_GRADIENT = "nn/matrix_gradient" Nothing [FOURS, OUTPUTS];
+    /// The sum of parts.
+    SUM_PARTS = "nn/sum_parts" Nothing [];
+    /// Sums of columns, in parts.
+    COLUMN_SUMS = "nn/column_sums" Nothing [];
+    /// Copies columns to where they belong.
+    PLACE = "nn/place" Nothing [];
+    /// The root-mean-square norm backwards.
+    NORM_GRADIENT = "nn/norm_gradient" Nothing [GROUP_SUM];
+    /// The MLP's gate backwards.
+    GATED_GRADIENT = "nn/gated_gradient" Nothing [ACTIVATION, SLOPES];
+    /// The convolution's SiLU backwards.
+    CONV_SLOPE = "nn/conv_slope" Nothing [LENGTHS, ACTIVATION, SLOPES];
+    /// The convolution backwards.
+    CONV_GRADIENT = "nn/conv_gradient" Nothing [LENGTHS];
+    /// A Mamba-2 mixer's skip, gate and norm backwards.
+    MAMBA2_OUTPUT_GRADIENT = "nn/mamba2_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    /// A Gated DeltaNet mixer's norm and gate backwards.
+    DELTA_OUTPUT_GRADIENT = "nn/delta_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    /// The read weights backwards.
+    READ_WEIGHTS_GRADIENT = "nn/read_weights_gradient" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS];
+    /// What a Mamba-2 mixer gives the operator, backwards.
+    MAMBA2_ARRAYS_GRADIENT = "nn/mamba2_arrays_gradient" Nothing [ACTIVATION];
+    /// What a Gated DeltaNet mixer gives the operator, backwards.
+    DELTA_ARRAYS_GRADIENT = "nn/delta_arrays_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    /// Sums of the gradients by the vectors of equal ids.
+    EMBED_SUM = "nn/embed_sum" Nothing [];
+    /// The gradient by the table of vectors.
+    EMBED_GRADIENT = "nn/embed_gradient" Nothing [];
+    /// The loss of next-token prediction and its gradient.
+    CROSS_ENTROPY = "nn/cross_entropy" Nothing [GROUP_SUM];
+    /// Causal softmax attention.
+    ATTENTION = "nn/attention" Nothing [LENGTHS, ATTENTION_TILES];
+    /// Inner products of attention's outputs and their gradients.
+    ATTENTION_DOTS = "nn/attention_dots" Nothing [];
+    /// The gradient by attention's queries.
+    ATTENTION_QUERY_GRADIENT = "nn/attention_query_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_GRADIENTS];
+    /// The gradients by attention's keys and values.
+    ATTENTION_SOURCE_GRADIENT = "nn/attention_source_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_GRADIENTS];
+    /// Sums of squares of a gradient.
+    SQUARE_SUM = "nn/square_sum" Nothing [GROUP_SUM];
+    /// The norm of all gradients together.
+    GRADIENT_NORM = "nn/gradient_norm" Nothing [STEP_NUMBERS, GROUP_SUM];
+    /// Adam with decoupled decay.
+    ADAMW = "nn/adamw" Nothing [STEP_NUMBERS];
+    /// The decay rates of heads from their logarithms.
+    DECAY_RATES = "nn/decay_rates" Nothing [];
 }
 
 /// How a pass uses a binding.

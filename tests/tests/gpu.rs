@@ -16,6 +16,8 @@ mod model;
 mod models;
 #[path = "gpu/nn.rs"]
 mod nn;
+#[path = "gpu/nn_backward/mod.rs"]
+mod nn_backward;
 #[path = "gpu/operator.rs"]
 mod operator;
 #[path = "gpu/outputs.rs"]

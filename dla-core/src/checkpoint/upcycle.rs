@@ -51,15 +51,9 @@ impl Upcycle {
                 "DLA already",
             ));
         }
-        if checkpoint.config.attention().is_some() {
-            let (argument, expected) = ("config.json, model_type", "mamba2 or gated_deltanet");
-            return Err(Error::unsupported(
-                "load",
-                argument,
-                expected,
-                "dla_attention",
-            ));
-        }
+        checkpoint
+            .config
+            .require_states("load", "config.json, model_type")?;
         if self.tau.is_nan() {
             return Err(Error::input("load", "tau", "a number", self.tau));
         }

@@ -2,6 +2,7 @@
 
 use crate::config::{Backbone, Config, Schedule};
 use crate::dims::Dims;
+use crate::error::{Error, Result};
 use crate::nn::Attention;
 
 /// The families of checkpoints: they differ in the names of tensors and settings.
@@ -141,6 +142,25 @@ impl ModelConfig {
         match &self.mixer {
             MixerConfig::Attention(attention) => Some(attention),
             MixerConfig::Mamba2(_) | MixerConfig::GatedDelta(_) => None,
+        }
+    }
+
+    /// Refuses softmax attention for the sake of `argument`, which has to do with states.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] for it.
+    pub fn require_states(&self, op: &'static str, argument: &'static str) -> Result<()> {
+        match self.attention() {
+            Some(_) => {
+                let expected = "a model that keeps states";
+                Err(Error::unsupported(
+                    op,
+                    argument,
+                    expected,
+                    "softmax attention",
+                ))
+            }
+            None => Ok(()),
         }
     }
 

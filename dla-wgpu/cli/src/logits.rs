@@ -32,6 +32,11 @@ pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
     args.decisions.as_deref().map_or(Ok(()), atomic::check)?;
     let runner = Runner::load(&args.model, global)?;
+    for (option, given) in [("--decisions", &args.decisions), ("--replay", &args.replay)] {
+        given
+            .as_ref()
+            .map_or(Ok(()), |_| runner.config().require_states("logits", option))?;
+    }
     let ids = Ids::read(&args.ids, runner.config().vocabulary)?;
     let prefill = prefill(args.prefill, ids.tokens)?;
     let shape = decisions::Shape::new(runner.config(), ids.batch, ids.tokens);

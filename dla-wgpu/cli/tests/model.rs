@@ -9,6 +9,7 @@ use std::process::Output;
 
 use common::{Raw, assert_refused, dla, golden, stderr, stdout};
 use dla_cli::tensors::{TensorFile, TensorWriter};
+use dla_core::model::{AttentionConfig, Family, Initial, MixerConfig, ModelConfig, ModelTensors};
 use serde_json::Value;
 
 /// The golden models.
@@ -90,6 +91,72 @@ fn logits_are_the_golden_ones_at_once_and_in_steps() {
 }
 
 #[test]
+fn decisions_are_written_and_followed_on_both_backends() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let no_gpu = std::env::var("DLA_NO_GPU").is_ok_and(|no| no == "1");
+    if no_gpu {
+        println!("SKIP: logits on a GPU, DLA_NO_GPU=1");
+    }
+    for name in MODELS {
+        let (ids, plain) = (golden(name).join("ref.safetensors"), golden(name));
+        let model = at(&name.replace('/', "-"));
+        let run = upcycle(&plain, &model, &["--capacity", "4", "--tau", "1.2"]);
+        assert!(run.status.success(), "{}", stderr(&run));
+        let run = |backend: &str, out: &str, more: &[&str]| {
+            let mut words = vec!["logits".into(), "--backend".into(), backend.into()];
+            words.extend(["--model".into(), model.clone().into_os_string()]);
+            words.extend(["--ids".into(), ids.clone().into_os_string()]);
+            words.extend(["--output".into(), at(out).into_os_string()]);
+            words.extend(more.iter().map(|word| match word.strip_prefix("in:") {
+                Some(file) => at(file).into_os_string(),
+                None => (*word).into(),
+            }));
+            let run = dla(words);
+            assert!(run.status.success(), "{name} {more:?}: {}", stderr(&run));
+            floats(&at(out), "logits").1
+        };
+        let own = run("cpu", "own", &["--decisions", "in:decisions"]);
+        let steps = [
+            "--prefill",
+            "30",
+            "--replay",
+            "in:decisions",
+            "--decisions",
+            "in:again",
+        ];
+        let backends = if no_gpu {
+            &["cpu"][..]
+        } else {
+            &["cpu", "gpu"]
+        };
+        for backend in backends {
+            let followed = run(backend, "followed", &steps);
+            let far = distance(&followed, &own);
+            assert!(far < 1e-4, "{name} on {backend}: {far}");
+            let words = |file: &str| fs::read(at(file)).expect("written");
+            assert!(
+                words("again") == words("decisions"),
+                "{name} on {backend}: decisions"
+            );
+        }
+        let single = ["--replay", "in:single"];
+        let file = TensorFile::read(&at("decisions")).expect("written");
+        let boundary = file.require("boundary").expect("a tensor");
+        let shape = boundary.shape().to_vec();
+        let [batch, tokens, heads] = [shape[1], shape[2], shape[3]];
+        let first = (0..shape.iter().product()).map(|i: usize| u8::from(i / heads % tokens == 0));
+        let mut one_state = TensorWriter::default();
+        one_state.tensor("boundary", &shape, &first.collect::<Vec<_>>());
+        one_state.tensor("merge_at", &shape, &vec![-1i32; shape.iter().product()]);
+        one_state.write(&at("single")).expect("written");
+        assert_eq!(batch, 2, "both sequences");
+        // All λ are 1, so that other decisions read the same.
+        assert!(distance(&run("cpu", "one", &single), &own) < 1e-4);
+    }
+}
+
+#[test]
 fn inspect_tells_architecture_state_and_faults() {
     let report = json(&inspect(&golden(MODELS[0])));
     assert_eq!(report["parameters"], 31_794);
@@ -104,6 +171,93 @@ fn inspect_tells_architecture_state_and_faults() {
     let report = json(&inspect(&broken));
     let refused = report["refused"].as_array().expect("a list");
     assert_eq!(refused.len(), 9, "the third layer's tensors: {refused:?}");
+}
+
+/// A small softmax attention that has not been trained.
+fn attention(folder: &Path) {
+    let settings = serde_json::json!({
+        "model_type": "dla_attention", "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 256,
+        "num_heads": 2, "head_dim": 4, "intermediate_size": 12, "tie_word_embeddings": true,
+    });
+    fs::write(folder.join("config.json"), settings.to_string()).expect("written");
+    let config = ModelConfig {
+        family: Family::Attention,
+        hidden: 8,
+        layers: 2,
+        vocabulary: 256,
+        tied: true,
+        norm_epsilon: 1e-6,
+        mixer: MixerConfig::Attention(AttentionConfig {
+            heads: 2,
+            head_dim: 4,
+            conv_width: 4,
+            intermediate: 12,
+        }),
+        dla: None,
+    };
+    let names = ModelTensors::names(&config).expect("names");
+    let mut source = Initial::new(&config, 1, 0.6).expect("a number");
+    let tensors = ModelTensors::load(&config, &mut source).expect("weights for everything");
+    let mut out = Raw {
+        words: Vec::new(),
+        tensors: Vec::new(),
+    };
+    for (name, values) in names.zip(tensors).expect("one model") {
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        out.tensor(&name.name, "F32", &name.shape, bytes);
+    }
+    fs::write(folder.join("model.safetensors"), out.bytes()).expect("written");
+}
+
+#[test]
+fn softmax_attention_is_told_and_has_no_states() {
+    let folder = folder();
+    let model = folder.path();
+    attention(model);
+    let report = json(&inspect(model));
+    assert_eq!(report["family"], "softmax attention");
+    assert_eq!(report["backbone"], Value::Null);
+    assert_eq!(report["refused"], serde_json::json!([]));
+    // The inputs of three convolutions of 8 channels and width 4, two layers, f32.
+    assert_eq!(report["state_bytes"], 3 * 8 * 3 * 2 * 4);
+    let text = model.join("text");
+    fs::write(&text, "a text").expect("written");
+    let words = ["segment", "--backend", "cpu", "--model"].map(OsStr::new);
+    let more = [model.as_os_str(), "--text-file".as_ref(), text.as_os_str()];
+    assert_refused(
+        "segment",
+        &dla([words.as_slice(), &more].concat()),
+        "softmax attention",
+    );
+    let run = upcycle(model, &model.join("dla"), &[]);
+    assert_refused("upcycle", &run, "a model that keeps states");
+    let words = [
+        "generate",
+        "--show-states",
+        "--prompt",
+        "a",
+        "--max-tokens",
+        "1",
+        "--model",
+    ];
+    let run = dla([words.map(OsStr::new).as_slice(), &[model.as_os_str()]].concat());
+    assert_refused(
+        "states",
+        &run,
+        "--show-states: expected a model that keeps states",
+    );
+    let ids = model.join("ids");
+    let mut file = TensorWriter::default();
+    file.tensor("input_ids", &[1, 3], &[1i64, 2, 3]);
+    file.write(&ids).expect("written");
+    let out = model.join("logits");
+    for option in ["--decisions", "--replay"] {
+        let run = logits(model, &ids, &out, &[option, "there"]);
+        assert_refused(option, &run, "a model that keeps states");
+    }
+    let run = logits(model, &ids, &out, &["--prefill", "2"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert_eq!(floats(&out, "logits").0, [1, 3, 256]);
 }
 
 #[test]
@@ -181,13 +335,10 @@ fn wrong_ids_and_options_are_refused_without_an_output() {
     write_ids(&ids, &[1, 2]);
     let run = logits(&model, &ids, &output, &["--prefill", "3"]);
     assert_refused("prefill", &run, "--prefill");
-    for more in [["--backend", "gpu"], ["--adapter", "any"]] {
-        let mut words: Vec<&OsStr> = ["logits", "--model"].map(OsStr::new).into();
-        words.extend([model.as_os_str(), "--ids".as_ref(), ids.as_os_str()]);
-        words.extend(["--output".as_ref(), output.as_os_str()]);
-        words.extend(more.map(OsStr::new));
-        assert_refused(more[0], &dla(words), "models have no GPU path");
-    }
+    let run = logits(&model, &ids, &output, &["--weights", "int4"]);
+    assert_refused("weights", &run, "int4");
+    let run = logits(&model, &ids, &output, &["--replay", "nowhere"]);
+    assert_refused("replay", &run, "nowhere");
     let mut raw = Raw {
         words: Vec::new(),
         tensors: Vec::new(),

@@ -165,6 +165,7 @@ pub(super) struct Layer {
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) skip: u32,
+    pub(super) start: u32,
 }
 
 impl Layer {

@@ -4,6 +4,7 @@
 //! as wanted. Activations are f32, row by row; row b·T + t is token t of batch item b.
 
 mod arrays;
+pub mod backward;
 mod constants;
 mod conv;
 mod embedding;

@@ -232,12 +232,9 @@ impl GatedDelta {
         1.0 / (self.config.key_dim as f64).sqrt()
     }
 
-    /// What β reaches.
+    /// What β stays below.
     fn most(&self) -> f64 {
-        match self.config.negative_eigenvalues {
-            true => 2.0,
-            false => 1.0,
-        }
+        self.config.most_strength().into()
     }
 }
 

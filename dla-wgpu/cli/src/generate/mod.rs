@@ -41,7 +41,13 @@ pub fn run(args: &Generate, global: &Global) -> Result<Report> {
     let stop = Stop::new(args.stop.iter().cloned())?;
     let sampler = Sampler::new(options(args))?;
     let prompt = prompt(args)?;
-    let vocabulary = Checkpoint::open(&args.model.model)?.config().vocabulary;
+    let checkpoint = Checkpoint::open(&args.model.model)?;
+    let vocabulary = checkpoint.config().vocabulary;
+    if args.show_states {
+        checkpoint
+            .config()
+            .require_states("generate", "--show-states")?;
+    }
     let tokenizer = Tokenizer::of(&args.model.model, vocabulary)?;
     let prompt = prompt_ids(&tokenizer, &prompt)?;
     if tokenizer.is_bytes() && vocabulary > 256 {

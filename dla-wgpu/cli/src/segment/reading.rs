@@ -74,9 +74,10 @@ impl Reading {
     /// Runs a model over the text; `paths` are the model directory's and the text file's.
     ///
     /// # Errors
-    /// What the model refuses.
+    /// What the model refuses, and softmax attention, which has no states.
     pub fn new(runner: &Runner, text: Text, paths: [&Path; 2]) -> Result<Self> {
         let config = runner.config();
+        config.require_states("segment", "--model")?;
         let (dims, schedule) = (config.dims(), config.operator().schedule);
         let mut ledgers = vec![Ledger::new(dims, schedule)?; config.layers];
         let mut stories: Vec<_> = (0..config.layers * dims.heads)
