@@ -145,7 +145,8 @@ fn decisions_are_written_and_followed_on_both_backends() {
         let boundary = file.require("boundary").expect("a tensor");
         let shape = boundary.shape().to_vec();
         let [batch, tokens, heads] = [shape[1], shape[2], shape[3]];
-        let first = (0..shape.iter().product()).map(|i: usize| u8::from(i / heads % tokens == 0));
+        let first = (0..shape.iter().product())
+            .map(|i: usize| u8::from((i / heads).is_multiple_of(tokens)));
         let mut one_state = TensorWriter::default();
         one_state.tensor("boundary", &shape, &first.collect::<Vec<_>>());
         one_state.tensor("merge_at", &shape, &vec![-1i32; shape.iter().product()]);

@@ -14,6 +14,7 @@ pub use backward::gradients;
 pub use backward::{
     Backward, BoundBackward, GradientArrays, Loss, gradient_passes, gradients_async,
 };
+pub use event::events;
 pub use operator::{Arrays, Bound, DeviceCache, Operator};
 pub use options::{Decider, Options, Path, Walk};
 pub use passes::passes;

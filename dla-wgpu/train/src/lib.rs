@@ -10,6 +10,7 @@ pub mod atomic;
 pub mod batch;
 pub mod cpu;
 pub mod curve;
+pub mod device;
 pub mod engine;
 pub mod eval;
 pub mod metrics;
@@ -22,6 +23,7 @@ pub mod task;
 
 pub use batch::{Batch, Example};
 pub use cpu::CpuEngine;
+pub use device::DeviceEngine;
 pub use engine::{Engine, Scores, Snapshot, StepReport};
 pub use random::Random;
 pub use run::{Outcome, Run, Start, Watcher};
