@@ -1,4 +1,4 @@
-//! What a trained model can do: tasks asked of any [`Reader`](crate::Reader).
+//! What a trained model can do: tasks asked of any [`Reader`].
 
 pub mod bound;
 pub mod grid;
