@@ -8,19 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dla_core::{Error, Result};
 use dla_train::metrics::{EvaluationLine, StepLine};
-use dla_train::{CpuEngine, Outcome, Run, Settings, Start, Watcher};
+use dla_train::{
+    CpuEngine, DeviceEngine, Engine, Outcome, Run, Settings, Snapshot, Start, Watcher,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use crate::args::{self, Backend, Global};
+use crate::args::{self, Global};
 use crate::report::{self, Report};
+use crate::{backend, progress};
 
 /// Trains until all steps are done or the user stops the run.
 ///
 /// # Errors
 /// When settings, texts or checkpoint are refused, the run diverges, or a file cannot be written.
 pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
-    only_cpu(global)?;
     let settings = Settings::open(&args.config)?;
     let start = match &args.init {
         Some(folder) => Start::Init(folder.clone()),
@@ -29,23 +31,30 @@ pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
     };
     let mut run = Run::open(settings, &start)?;
     let snapshot = run.take_snapshot()?;
-    let config = run.config().clone();
-    let mut engine = CpuEngine::new(config, run.gate(), run.adamw(), snapshot)?;
+    let mut engine = engine(&run, snapshot, global)?;
     let mut screen = Screen::new(run.step(), run.settings().steps)?;
-    let outcome = run.train(&mut engine, &mut screen);
+    let outcome = run.train(&mut *engine, &mut screen);
     screen.bar.finish_and_clear();
     Ok(told(&args.config, run.settings().steps, &outcome?))
 }
 
-/// Training runs on the CPU: refuses where an adapter was insisted on.
-fn only_cpu(global: &Global) -> Result<()> {
-    if global.backend == Backend::Gpu || global.adapter.is_some() {
-        let (expected, got) = ("the CPU, for training has no GPU path", "an adapter");
-        return Err(
-            Error::unsupported("train", "--backend", expected, got).advise("use --backend cpu")
-        );
+/// What trains: follows `--backend` and `--adapter`.
+fn engine(run: &Run, snapshot: Snapshot, global: &Global) -> Result<Box<dyn Engine>> {
+    let config = run.config().clone();
+    if let backend::Engine::Gpu { gpu, or_cpu } = backend::Engine::open(global)? {
+        let (gate, options) = (run.gate(), run.adamw());
+        let engine = progress::watched("preparing the device", || {
+            DeviceEngine::new(&gpu, config.clone(), gate, options, snapshot.clone())
+        });
+        match engine {
+            Err(error) if or_cpu && error.is_unsupported() => {
+                report::note(&format!("running on the CPU: {error}"));
+            }
+            engine => return Ok(Box::new(engine?)),
+        }
     }
-    Ok(())
+    let engine = CpuEngine::new(config, run.gate(), run.adamw(), snapshot)?;
+    Ok(Box::new(engine))
 }
 
 fn told(config: &Path, steps: u64, outcome: &Outcome) -> Report {

@@ -78,7 +78,7 @@ fn gated_delta(schedule: Schedule) -> ModelConfig {
 }
 
 fn snapshot(config: &ModelConfig) -> Result<Snapshot> {
-    let mut initial = Initial::new(config, 7, 1.2);
+    let mut initial = Initial::new(config, 7, 1.2)?;
     Ok(Snapshot::untrained(ModelTensors::load(
         config,
         &mut initial,
