@@ -12,6 +12,7 @@ enum Kind {
     Unsupported,
     Device,
     File,
+    Diverged,
 }
 
 /// An error that names the operation, the argument, what was expected and what was got.
@@ -94,6 +95,16 @@ impl Error {
         Self::new(Kind::File, op, argument, expected, got)
     }
 
+    /// A computation has left the finite numbers and cannot go on.
+    pub fn diverged(
+        op: impl Into<Cow<'static, str>>,
+        argument: impl Into<Cow<'static, str>>,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Self {
+        Self::new(Kind::Diverged, op, argument, expected, got)
+    }
+
     /// Adds what the reader can do about it.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
@@ -133,6 +144,11 @@ impl Error {
     /// True when a file could not be read or written.
     pub fn is_file(&self) -> bool {
         self.0.kind == Kind::File
+    }
+
+    /// True when a computation has left the finite numbers.
+    pub fn is_diverged(&self) -> bool {
+        self.0.kind == Kind::Diverged
     }
 
     /// The operation that failed.

@@ -9,6 +9,8 @@
 // In a page wgpu's objects stay on one thread, and so does what shares them.
 #![cfg_attr(target_arch = "wasm32", allow(clippy::arc_with_non_send_sync))]
 
+pub mod backward_plan;
+mod backward_work;
 mod dispatch;
 mod gpu;
 pub mod model;

@@ -193,6 +193,18 @@ impl Plan {
         float: Float,
         limits: Limits,
     ) -> Result<Self> {
+        Self::capped(dims, backbone, chunk, float, limits, usize::MAX)
+    }
+
+    /// [`Plan::new`] with segments of at most `most` chunks.
+    pub(crate) fn capped(
+        dims: Dims,
+        backbone: Backbone,
+        chunk: usize,
+        float: Float,
+        limits: Limits,
+        most: usize,
+    ) -> Result<Self> {
         if chunk == 0 || chunk > MAX_CHUNK {
             return Err(Error::input(
                 "op",
@@ -204,8 +216,9 @@ impl Plan {
         let arrays = bindable_arrays(&dims, float, limits)?;
         let chunks = dims.tokens.div_ceil(chunk);
         let one = workspace(&dims, backbone, chunk, float, 1);
-        let most = (MAX_DISPATCH_FLOP / chunk_flop(&dims, backbone, chunk).max(1)) as usize;
-        let most = most.min(limits.iterations / chunk_iterations(&dims, backbone, chunk));
+        let by_flop = (MAX_DISPATCH_FLOP / chunk_flop(&dims, backbone, chunk).max(1)) as usize;
+        let by_loops = limits.iterations / chunk_iterations(&dims, backbone, chunk);
+        let most = most.min(by_flop).min(by_loops);
         let segment_chunks = segment_chunks(&one, most, chunk, limits).min(chunks.max(1));
         let workspace = workspace(&dims, backbone, chunk, float, segment_chunks);
         for (name, bytes) in workspace.each() {
@@ -317,7 +330,7 @@ fn bindable_arrays(dims: &Dims, float: Float, limits: Limits) -> Result<ArrayByt
     Ok(arrays)
 }
 
-fn bindable(name: &'static str, bytes: u64, limits: Limits) -> Result<()> {
+pub(crate) fn bindable(name: &'static str, bytes: u64, limits: Limits) -> Result<()> {
     if bytes > limits.max_binding {
         return Err(Error::unsupported(
             "op",

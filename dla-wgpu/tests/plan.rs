@@ -2,6 +2,7 @@
 
 use dla_core::{Backbone, Dims};
 use dla_wgpu::Float;
+use dla_wgpu::backward_plan::BackwardPlan;
 use dla_wgpu::plan::{Limits, MAX_DISPATCH_FLOP, MAX_DISPATCH_TOKENS, MAX_GROUPS, Plan, grid};
 
 /// The Mamba-2 780M shape.
@@ -117,4 +118,39 @@ fn every_buffer_fits_the_binding() {
             ),
         }
     }
+}
+
+#[test]
+fn gradients_take_the_segments_of_the_forward_passes_and_fit_the_binding() {
+    for (backbone, limits) in [
+        (Backbone::Decay, LARGE),
+        (Backbone::Delta, LARGE),
+        (Backbone::Decay, Limits::PORTABLE),
+    ] {
+        let tokens = Plan::tokens_per_call(&paper(1, 1), 64, Float::F32, limits).min(16_384);
+        let plan = BackwardPlan::new(paper(1, tokens), backbone, 64, Float::F16, limits)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let segments = &plan.forward.segments;
+        assert_eq!(segments.iter().map(|s| s.tokens).sum::<usize>(), tokens);
+        let cells = plan.forward.segment_chunks as u64 * 48;
+        assert_eq!(plan.workspace.state_gradients, cells * 30 * 128 * 64 * 4);
+        assert!(plan.workspace.state_gradients <= limits.workspace);
+        for segment in segments {
+            let read = 2 * segment.tokens as u64 * 48 * 30 * 128 * 64;
+            assert!(read <= MAX_DISPATCH_FLOP, "{read} operations");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_sizes_beyond_a_binding_are_refused() {
+    let error = BackwardPlan::new(paper(1, 1 << 22), Backbone::Decay, 64, Float::F32, LARGE)
+        .expect_err("too large");
+    assert!(error.is_unsupported(), "{error}");
+    let dims = Dims {
+        heads: usize::MAX / 64,
+        ..paper(1, 0)
+    };
+    let error = BackwardPlan::new(dims, Backbone::Delta, 64, Float::F32, LARGE);
+    assert!(error.is_err());
 }

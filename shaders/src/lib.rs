@@ -55,6 +55,22 @@ const JUDGE: Part = part!("common/judge");
 const MOVE: Part = part!("common/move");
 const COLUMNS_4: Part = part!("common/columns4");
 const COLUMNS_1: Part = part!("common/columns1");
+const BLOCK: Part = part!("common/block");
+const PARTIALS: Part = part!("common/partials");
+const DOTS: Part = part!("common/dots");
+const TOKEN_DOTS: Part = part!("common/token_dots");
+const NEAR_ONE: Part = part!("common/near_one");
+const NEAR_THREE: Part = part!("common/near_three");
+const FINAL_STATE: Part = part!("common/final_state");
+const WRITTEN_DECAY: Part = part!("common/written_decay");
+const WRITTEN_DELTA: Part = part!("common/written_delta");
+const ENTERED_DECAY: Part = part!("common/entered_decay");
+const ENTERED_DELTA: Part = part!("common/entered_delta");
+const CARRIED_DECAY: Part = part!("common/carried_decay");
+const CARRIED_DELTA: Part = part!("common/carried_delta");
+const OUTER: Part = part!("common/outer");
+const SOLVE_GRADIENTS: Part = part!("common/solve_gradients");
+const MIX_GRADIENTS: Part = part!("common/mix_gradients");
 const LENGTHS: Part = part!("common/lengths");
 const WEIGHTS_F32: Part = part!("common/weights_f32");
 const WEIGHTS_F16: Part = part!("common/weights_f16");
@@ -70,6 +86,11 @@ const READ_WEIGHTS: Part = part!("common/read_weights");
 const CANDIDATES: Part = part!("common/candidates");
 const CANDIDATES_VALUES: Part = part!("common/candidates_values");
 const CANDIDATES_BEST: Part = part!("common/candidates_best");
+const OUTPUTS: Part = part!("common/outputs");
+const SLOPES: Part = part!("common/slopes");
+const STEP_NUMBERS: Part = part!("common/step");
+const ATTENTION_TILES: Part = part!("common/attention");
+const ATTENTION_GRADIENTS: Part = part!("common/attention_gradient");
 
 /// What the passes of one family begin with.
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +204,66 @@ passes! {
     STEP_MOVE = "step_move" Nothing [COLUMNS_4, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
     /// The same for any width.
     STEP_MOVE_ANY = "step_move" Nothing [COLUMNS_1, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
+    /// The read weights of the states that every chunk was entered with.
+    READ_WEIGHTS_ENTERED = "read_weights" Nothing [SLOTS];
+    /// The gradients by the states at every chunk's end, where a value's width is a multiple of four.
+    STATE_GRADIENT = "state_gradient" Nothing [COLUMNS_4, SLOTS, FINAL_STATE, QUERY_DECAY, ENTERED_DECAY, OUTER];
+    /// The same where a value's width is not a multiple of four.
+    STATE_GRADIENT_ANY = "state_gradient" Nothing [COLUMNS_1, SLOTS, FINAL_STATE, QUERY_DECAY, ENTERED_DECAY, OUTER];
+    /// What reaches entered states from the outputs that read them, under the gated delta rule.
+    OUTER_GRADIENT = "outer_gradient" Nothing [COLUMNS_4, QUERY_DELTA, ENTERED_DELTA, OUTER];
+    /// The same where a value's width is not a multiple of four.
+    OUTER_GRADIENT_ANY = "outer_gradient" Nothing [COLUMNS_1, QUERY_DELTA, ENTERED_DELTA, OUTER];
+    /// The gradients by the states at every chunk's end under the gated delta rule.
+    STATE_GRADIENT_DELTA = "state_gradient_delta" Nothing [SLOTS, FINAL_STATE];
+    /// What reaches queries and read weights from entered states.
+    READ_GRADIENT = "read_gradient" Nothing [BLOCK, DOTS, QUERY_DECAY, ENTERED_DECAY];
+    /// The same for the gated delta rule.
+    READ_GRADIENT_DELTA = "read_gradient" Nothing [BLOCK, DOTS, QUERY_DELTA, ENTERED_DELTA];
+    /// What reaches keys from the states that their tokens were written to.
+    WRITE_GRADIENT = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_ONE, SLOTS, FINAL_STATE, WRITTEN_DECAY];
+    /// The same with what a gate's gradient needs.
+    WRITE_GRADIENT_GATE = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_THREE, SLOTS, FINAL_STATE, WRITTEN_DECAY];
+    /// What reaches the writing keys of the gated delta rule from the states.
+    WRITE_GRADIENT_DELTA = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_ONE, SLOTS, FINAL_STATE, WRITTEN_DELTA];
+    /// The same with what a gate's gradient needs.
+    WRITE_GRADIENT_DELTA_GATE = "write_gradient" Nothing [BLOCK, PARTIALS, DOTS, NEAR_THREE, SLOTS, FINAL_STATE, WRITTEN_DELTA];
+    /// The attention form inside a chunk backwards.
+    MIX_GRADIENT = "mix_gradient" Nothing [BLOCK, SLOTS, MIX_GRADIENTS];
+    /// The same for the gated delta rule.
+    MIX_GRADIENT_DELTA = "mix_gradient_delta" Nothing [BLOCK, SLOTS, MIX_GRADIENTS];
+    /// The gradients by the values.
+    VALUE_GRADIENT = "value_gradient" Nothing [BLOCK, SLOTS, FINAL_STATE, MIX_GRADIENTS, WRITTEN_DECAY];
+    /// The same for the gated delta rule.
+    VALUE_GRADIENT_DELTA = "value_gradient" Nothing [BLOCK, SLOTS, FINAL_STATE, MIX_GRADIENTS, WRITTEN_DELTA];
+    /// The gradients by queries and keys from the chunk's own scores.
+    KEY_GRADIENT = "key_gradient" Nothing [BLOCK, MIX_GRADIENTS];
+    /// The gradient by a chunk's product of transitions.
+    TRANSITION_GRADIENT = "transition_gradient" Nothing [BLOCK, SLOTS, FINAL_STATE];
+    /// The gradients by the writing and the erasing keys of the gated delta rule.
+    ERASE_GRADIENT = "erase_gradient" Nothing [BLOCK];
+    /// The gated delta rule's mixing backwards.
+    SOLVE_GRADIENT = "solve_gradient" Nothing [BLOCK, MIX_GRADIENTS, SOLVE_GRADIENTS];
+    /// The gradients by queries and keys under the gated delta rule.
+    KEY_GRADIENT_DELTA = "key_gradient_delta" Nothing [BLOCK, SOLVE_GRADIENTS];
+    /// What entered states bring to a chunk's end against the gradient there.
+    CARRY_GRADIENT = "carry_gradient" Nothing [DOTS, NEAR_ONE, SLOTS, FINAL_STATE, CARRIED_DECAY];
+    /// The same with what a gate's gradient needs.
+    CARRY_GRADIENT_GATE = "carry_gradient" Nothing [DOTS, NEAR_THREE, SLOTS, FINAL_STATE, CARRIED_DECAY];
+    /// The same for the gated delta rule.
+    CARRY_GRADIENT_DELTA = "carry_gradient" Nothing [DOTS, NEAR_THREE, SLOTS, FINAL_STATE, CARRIED_DELTA];
+    /// The gradients by the read weights.
+    WEIGHT_GRADIENT = "weight_gradient" Nothing [DOTS, TOKEN_DOTS, SLOTS, MIX_GRADIENTS];
+    /// The gradients by the log decays under a scalar decay.
+    DECAY_GRADIENT = "decay_gradient" Nothing [DOTS, TOKEN_DOTS, SLOTS, MIX_GRADIENTS];
+    /// The gradients by log decays and write strengths under the gated delta rule.
+    DECAY_GRADIENT_DELTA = "decay_gradient_delta" Nothing [SOLVE_GRADIENTS];
+    /// The gradients by the gate.
+    GATE_GRADIENT = "gate_gradient" Nothing [DOTS, TOKEN_DOTS, TRACE, SLOTS, FINAL_STATE, MIX_GRADIENTS];
+    /// Queries and keys: the sum over the heads of a group.
+    GROUP_GRADIENT = "group_gradient" Nothing [];
+    /// The gradient by the thresholds.
+    TAU_GRADIENT = "tau_gradient" Nothing [SCORE_FUNCTIONS];
 
     [LAYERS]
     /// Token ids to vectors, from a table in f32.
@@ -237,6 +318,56 @@ passes! {
     TOP_K = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_VALUES];
     /// The largest of those.
     TOP_K_BEST = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_BEST];
+    /// The gradient by a linear map's input.
+    INPUT_GRADIENT = "nn/input_gradient" Nothing [OUTPUTS, WEIGHTS_F32];
+    /// The gradient by a linear map's weights.
+    MATRIX_GRADIENT = "nn/matrix_gradient" Nothing [FOURS, OUTPUTS];
+    /// The sum of parts.
+    SUM_PARTS = "nn/sum_parts" Nothing [];
+    /// Sums of columns, in parts.
+    COLUMN_SUMS = "nn/column_sums" Nothing [];
+    /// Copies columns to where they belong.
+    PLACE = "nn/place" Nothing [];
+    /// The root-mean-square norm backwards.
+    NORM_GRADIENT = "nn/norm_gradient" Nothing [GROUP_SUM];
+    /// The MLP's gate backwards.
+    GATED_GRADIENT = "nn/gated_gradient" Nothing [ACTIVATION, SLOPES];
+    /// The convolution's SiLU backwards.
+    CONV_SLOPE = "nn/conv_slope" Nothing [LENGTHS, ACTIVATION, SLOPES];
+    /// The convolution backwards.
+    CONV_GRADIENT = "nn/conv_gradient" Nothing [LENGTHS];
+    /// A Mamba-2 mixer's skip, gate and norm backwards.
+    MAMBA2_OUTPUT_GRADIENT = "nn/mamba2_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    /// A Gated DeltaNet mixer's norm and gate backwards.
+    DELTA_OUTPUT_GRADIENT = "nn/delta_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    /// The read weights backwards.
+    READ_WEIGHTS_GRADIENT = "nn/read_weights_gradient" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS];
+    /// What a Mamba-2 mixer gives the operator, backwards.
+    MAMBA2_ARRAYS_GRADIENT = "nn/mamba2_arrays_gradient" Nothing [ACTIVATION];
+    /// What a Gated DeltaNet mixer gives the operator, backwards.
+    DELTA_ARRAYS_GRADIENT = "nn/delta_arrays_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    /// Sums of the gradients by the vectors of equal ids.
+    EMBED_SUM = "nn/embed_sum" Nothing [];
+    /// The gradient by the table of vectors.
+    EMBED_GRADIENT = "nn/embed_gradient" Nothing [];
+    /// The loss of next-token prediction and its gradient.
+    CROSS_ENTROPY = "nn/cross_entropy" Nothing [GROUP_SUM];
+    /// Causal softmax attention.
+    ATTENTION = "nn/attention" Nothing [LENGTHS, ATTENTION_TILES];
+    /// Inner products of attention's outputs and their gradients.
+    ATTENTION_DOTS = "nn/attention_dots" Nothing [];
+    /// The gradient by attention's queries.
+    ATTENTION_QUERY_GRADIENT = "nn/attention_query_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_GRADIENTS];
+    /// The gradients by attention's keys and values.
+    ATTENTION_SOURCE_GRADIENT = "nn/attention_source_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_GRADIENTS];
+    /// Sums of squares of a gradient.
+    SQUARE_SUM = "nn/square_sum" Nothing [GROUP_SUM];
+    /// The norm of all gradients together.
+    GRADIENT_NORM = "nn/gradient_norm" Nothing [STEP_NUMBERS, GROUP_SUM];
+    /// Adam with decoupled decay.
+    ADAMW = "nn/adamw" Nothing [STEP_NUMBERS];
+    /// The decay rates of heads from their logarithms.
+    DECAY_RATES = "nn/decay_rates" Nothing [];
 }
 
 /// How a pass uses a binding.

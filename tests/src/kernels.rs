@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use dla_core::dla::gate::GateMode;
 use dla_core::{Backbone, Config, Dims, MergeCost, Norm, Schedule};
 use dla_shaders::Pass;
 use dla_wgpu::op::Walk;
@@ -165,12 +166,38 @@ impl Kernels {
     }
 }
 
-/// All kernels' sources and the layers', each text once.
+/// The backward passes of `float` under every setting and gate that they take.
+pub fn gradient_sources(float: Float) -> Vec<Source> {
+    let kernels = match float {
+        Float::F32 => Kernels::Portable,
+        Float::F16 => Kernels::Half,
+    };
+    let mut sources = Vec::new();
+    for (setting, mut spec) in settings() {
+        (spec.float, spec.replay, spec.measure) = (float, true, false);
+        let header = spec.header();
+        for gate in [GateMode::Hard, GateMode::StraightThrough] {
+            let passes = op::gradient_passes(&spec, gate);
+            sources.extend(passes.into_iter().map(|pass| Source {
+                name: format!("gradients, {}, {setting}: {}", kernels.name(), pass.name),
+                kernels,
+                pass,
+                text: pass.source(&header),
+            }));
+        }
+    }
+    sources
+}
+
+/// All kernels' sources, the backward passes' and the layers', each text once.
 pub fn sources() -> Vec<Source> {
     let mut seen = HashSet::new();
-    let all = Kernels::ALL.into_iter().flat_map(Kernels::sources);
-    all.chain(layer_sources::sources())
-        .filter(|source| seen.insert(source.text.clone()))
+    let forward = Kernels::ALL.into_iter().flat_map(Kernels::sources);
+    let backward = [Float::F32, Float::F16]
+        .into_iter()
+        .flat_map(gradient_sources);
+    let all = forward.chain(backward).chain(layer_sources::sources());
+    all.filter(|source| seen.insert(source.text.clone()))
         .collect()
 }
 

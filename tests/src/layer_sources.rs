@@ -2,8 +2,17 @@
 
 use dla_core::Dims;
 use dla_shaders::{
-    CONV, DELTA_ARRAYS, DELTA_OUTPUT, MAMBA2_ARRAYS, MAMBA2_OUTPUT, Pass, RMS_NORM, TOP_K,
-    TOP_K_BEST,
+    ADAMW, ATTENTION, ATTENTION_DOTS, ATTENTION_QUERY_GRADIENT, ATTENTION_SOURCE_GRADIENT,
+    COLUMN_SUMS, CONV, CONV_GRADIENT, CONV_SLOPE, CROSS_ENTROPY, DECAY_RATES, DELTA_ARRAYS,
+    DELTA_ARRAYS_GRADIENT, DELTA_OUTPUT, DELTA_OUTPUT_GRADIENT, EMBED_GRADIENT, EMBED_SUM,
+    GATED_GRADIENT, GRADIENT_NORM, INPUT_GRADIENT, MAMBA2_ARRAYS, MAMBA2_ARRAYS_GRADIENT,
+    MAMBA2_OUTPUT, MAMBA2_OUTPUT_GRADIENT, MATRIX_GRADIENT, NORM_GRADIENT, PLACE, Pass,
+    READ_WEIGHTS_GRADIENT, RMS_NORM, SQUARE_SUM, SUM_PARTS, TOP_K, TOP_K_BEST,
+};
+use dla_wgpu::nn::backward::{
+    AttentionSpec, ColumnSumsSpec, ConvGradientSpec, CrossEntropySpec, DecayRates, Decays,
+    EmbeddingGradientSpec, GatedGradientSpec, InputGradientSpec, MatrixGradientSpec, PlaceSpec,
+    ReadWeightsGradientSpec, RmsNormGradient,
 };
 use dla_wgpu::nn::{
     ConvSpec, DeltaArraysSpec, DeltaOutputSpec, EmbeddingSpec, InputKind, LinearSpec,
@@ -15,7 +24,16 @@ use crate::kernels::{Kernels, Source};
 
 /// Every pass of the layers under every setting.
 pub fn sources() -> Vec<Source> {
-    [linear(), embeddings(), mixers(), others()].concat()
+    [
+        linear(),
+        embeddings(),
+        mixers(),
+        others(),
+        linear_gradients(),
+        other_gradients(),
+        optimiser(),
+    ]
+    .concat()
 }
 
 fn source(setting: String, pass: &'static Pass, header: &str) -> Source {
@@ -89,7 +107,7 @@ fn mixers() -> Vec<Source> {
     sources
 }
 
-fn arrays(dims: Dims, lambda: ReadColumns) -> [Source; 2] {
+fn arrays(dims: Dims, lambda: ReadColumns) -> Vec<Source> {
     let heads = dims.heads;
     let first = heads * dims.capacity;
     let stride = first + 2 * heads;
@@ -108,11 +126,24 @@ fn arrays(dims: Dims, lambda: ReadColumns) -> [Source; 2] {
         lambda,
         most: 2.0,
     };
-    let setting = || format!("{heads} heads, {lambda:?}");
-    [
-        source(setting(), &MAMBA2_ARRAYS, &mamba2.header()),
-        source(setting(), &DELTA_ARRAYS, &delta.header()),
-    ]
+    let setting = format!("{heads} heads, {lambda:?}");
+    let mut sources = Vec::new();
+    for (passes, header) in [
+        ([&MAMBA2_ARRAYS, &MAMBA2_ARRAYS_GRADIENT], mamba2.header()),
+        ([&DELTA_ARRAYS, &DELTA_ARRAYS_GRADIENT], delta.header()),
+    ] {
+        sources.extend(passes.map(|pass| source(setting.clone(), pass, &header)));
+    }
+    if let Some(column) = lambda.column {
+        let read = ReadWeightsGradientSpec {
+            dims,
+            stride,
+            column,
+            fenwick: lambda.fenwick,
+        };
+        sources.push(source(setting, &READ_WEIGHTS_GRADIENT, &read.header()));
+    }
+    sources
 }
 
 fn outputs(dims: Dims) -> Vec<Source> {
@@ -124,8 +155,11 @@ fn outputs(dims: Dims) -> Vec<Source> {
         norm_groups: dims.groups,
         epsilon,
     };
-    let setting = format!("{} heads", dims.heads);
-    let mut sources = vec![source(setting, &MAMBA2_OUTPUT, &mamba2.header())];
+    let mut sources = Vec::new();
+    for pass in [&MAMBA2_OUTPUT, &MAMBA2_OUTPUT_GRADIENT] {
+        let setting = format!("{} heads", dims.heads);
+        sources.push(source(setting, pass, &mamba2.header()));
+    }
     for gate in [Some(0), None] {
         let delta = DeltaOutputSpec {
             dims,
@@ -133,8 +167,10 @@ fn outputs(dims: Dims) -> Vec<Source> {
             gate,
             epsilon,
         };
-        let setting = format!("{} heads, {gate:?}", dims.heads);
-        sources.push(source(setting, &DELTA_OUTPUT, &delta.header()));
+        for pass in [&DELTA_OUTPUT, &DELTA_OUTPUT_GRADIENT] {
+            let setting = format!("{} heads, {gate:?}", dims.heads);
+            sources.push(source(setting, pass, &delta.header()));
+        }
     }
     sources
 }
@@ -145,6 +181,14 @@ fn others() -> Vec<Source> {
         let epsilon = 0.0;
         let spec = RmsNormSpec { width, epsilon };
         sources.push(source(format!("{width}"), &RMS_NORM, &spec.header()));
+        for residual in [false, true] {
+            let header = RmsNormGradient::header(&spec, residual);
+            sources.push(source(
+                format!("{width}, {residual}"),
+                &NORM_GRADIENT,
+                &header,
+            ));
+        }
     }
     for (width, channels) in [(1, 1), (4, 3328), (8, 65)] {
         let spec = ConvSpec {
@@ -154,13 +198,99 @@ fn others() -> Vec<Source> {
             width,
         };
         let setting = format!("{channels} channels, {width} wide");
-        sources.push(source(setting, &CONV, &spec.header()));
+        sources.push(source(setting.clone(), &CONV, &spec.header()));
+        let spec = ConvGradientSpec {
+            conv: spec,
+            bias: width != 8,
+        };
+        for pass in [&CONV_SLOPE, &CONV_GRADIENT] {
+            sources.push(source(setting.clone(), pass, &spec.header(128)));
+        }
     }
     for best in [1, 50, 64] {
         let top_k = TopK { values: 1, best };
         for pass in [&TOP_K, &TOP_K_BEST] {
             sources.push(source(format!("best {best}"), pass, &top_k.header()));
         }
+    }
+    sources
+}
+
+fn linear_gradients() -> Vec<Source> {
+    let mut sources = Vec::new();
+    for (inputs, outputs) in [(1536, 6704), (37, 21), (1, 1)] {
+        for on in [false, true] {
+            let setting = format!("{inputs} x {outputs}, {on}");
+            let spec = InputGradientSpec {
+                inputs,
+                outputs,
+                residual: on,
+                halves: 1 + usize::from(on),
+            };
+            sources.push(source(setting.clone(), &INPUT_GRADIENT, &spec.header()));
+            let spec = MatrixGradientSpec {
+                inputs,
+                outputs,
+                span: 128,
+                split: on,
+                halves: 1 + usize::from(on),
+            };
+            sources.push(source(setting, &MATRIX_GRADIENT, &spec.header()));
+        }
+        let (sums, setting) = (ColumnSumsSpec::all(outputs), format!("{outputs}"));
+        sources.push(source(setting, &COLUMN_SUMS, &sums.header(256)));
+    }
+    sources.push(source("any".to_owned(), &SUM_PARTS, ""));
+    sources
+}
+
+fn other_gradients() -> Vec<Source> {
+    let mut sources = Vec::new();
+    for width in [1, 1000] {
+        let setting = || format!("{width}");
+        let gated = GatedGradientSpec { width }.header();
+        sources.push(source(setting(), &GATED_GRADIENT, &gated));
+        let embedding = EmbeddingGradientSpec { width }.header();
+        for pass in [&EMBED_SUM, &EMBED_GRADIENT] {
+            sources.push(source(setting(), pass, &embedding));
+        }
+        let loss = CrossEntropySpec { vocabulary: width };
+        sources.push(source(setting(), &CROSS_ENTROPY, &loss.header()));
+        let place = PlaceSpec {
+            from: [width, 0],
+            to: [2 * width, width],
+            columns: width,
+        };
+        sources.push(source(setting(), &PLACE, &place.header()));
+    }
+    for (heads, width) in [(1, 1), (12, 64), (3, 33), (8, 128)] {
+        let header = AttentionSpec { heads, width }.header();
+        for pass in [
+            &ATTENTION,
+            &ATTENTION_DOTS,
+            &ATTENTION_QUERY_GRADIENT,
+            &ATTENTION_SOURCE_GRADIENT,
+        ] {
+            sources.push(source(format!("{heads} heads of {width}"), pass, &header));
+        }
+    }
+    sources
+}
+
+fn optimiser() -> Vec<Source> {
+    let any = || "any".to_owned();
+    let rates = DecayRates {
+        heads: 48,
+        arrays: 3,
+    };
+    let mut sources = vec![
+        source(any(), &SQUARE_SUM, ""),
+        source(any(), &GRADIENT_NORM, ""),
+        source("48 heads".to_owned(), &DECAY_RATES, &rates.header()),
+    ];
+    for decays in [Decays::ALL, Decays::NONE] {
+        let setting = format!("{decays:?}");
+        sources.push(source(setting, &ADAMW, &decays.header()));
     }
     sources
 }

@@ -99,6 +99,15 @@ impl<'a> Layers<'a> {
     pub fn values(&self, buffer: &wgpu::Buffer) -> Vec<f32> {
         self.read(buffer).into_iter().map(f32::from_bits).collect()
     }
+
+    /// The numbers of a buffer that is not of this test, without guards.
+    ///
+    /// # Panics
+    /// When the device is lost.
+    pub fn read_plain(&self, buffer: &wgpu::Buffer) -> Vec<f32> {
+        let words = read(self.gpu, buffer).unwrap_or_else(|error| panic!("{error}"));
+        words.into_iter().map(f32::from_bits).collect()
+    }
 }
 
 /// `len` normal numbers.

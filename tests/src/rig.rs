@@ -146,7 +146,8 @@ impl Rig {
         ]
     }
 
-    fn write(&self, arrays: &Arrays) {
+    /// Writes the arrays of a call.
+    pub fn write(&self, arrays: &Arrays) {
         let dims = &self.case.dims;
         let queue = self.gpu.queue();
         let write = |buffer, values: &[f32]| {

@@ -4,6 +4,8 @@
 mod conv;
 #[path = "gpu/golden.rs"]
 mod golden;
+#[path = "gpu/gradients.rs"]
+mod gradients;
 #[path = "gpu/host.rs"]
 mod host;
 #[path = "gpu/kinds.rs"]
@@ -16,6 +18,8 @@ mod model;
 mod models;
 #[path = "gpu/nn.rs"]
 mod nn;
+#[path = "gpu/nn_backward/mod.rs"]
+mod nn_backward;
 #[path = "gpu/operator.rs"]
 mod operator;
 #[path = "gpu/outputs.rs"]

@@ -12,6 +12,7 @@
 
 mod families;
 mod json;
+mod save;
 mod shards;
 mod survey;
 mod upcycle;

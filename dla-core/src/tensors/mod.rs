@@ -1,6 +1,7 @@
 //! Safetensors files, read with suspicion: from memory, or tensor by tensor from a file.
 
 pub(crate) mod unique;
+mod write;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use self::unique::UniqueNames;
+pub use self::write::write;
 use crate::error::{Error, Result};
 
 /// Bytes that hold the header's length at the start of a file.

@@ -5,6 +5,7 @@ mod call;
 mod files;
 mod golden;
 mod models;
+mod save;
 mod session;
 mod settings;
 mod support;

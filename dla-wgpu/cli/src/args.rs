@@ -107,6 +107,16 @@ pub enum Command {
         after_help = "Example:\n  dla upcycle --model mamba2-780m --output mamba2-780m-dla --capacity 30"
     )]
     Upcycle(Upcycle),
+    /// Train a model, from scratch or from a checkpoint
+    #[command(
+        after_help = "Example:\n  dla train --config dla-wgpu/train/configs/mqar.toml\n\nCtrl-C ends a run after the step it is in, with a checkpoint; --resume goes on from there."
+    )]
+    Train(Train),
+    /// Measure a model: a text's bits per byte, associative recall, needles found, states, bounds
+    #[command(
+        after_help = "Examples:\n  dla eval --model runs/text/step-00004000 --task text --text-file texts --held-out\n  dla eval --model runs/niah/step-00004000 --task niah --lengths 512,1024 --picture niah.svg\n  dla eval --model runs/mqar/step-00003000 --task mqar --pairs 4,8,16 --grid K=8,16:tau=0.6,0.9"
+    )]
+    Eval(Eval),
     /// Time the passes on this machine
     #[command(subcommand)]
     Bench(Bench),
@@ -197,6 +207,9 @@ pub struct BenchOp {
     /// Threshold; the tokens are unrelated, so that below 1.2 every one is a boundary
     #[arg(long, default_value_t = 0.6)]
     pub tau: f32,
+    /// Time the gradients too
+    #[arg(long)]
+    pub gradients: bool,
     /// Tokens of a chunk
     #[arg(long, value_name = "C", value_parser = chunk())]
     pub chunk: Option<NonZeroUsize>,
@@ -328,6 +341,77 @@ pub struct Segment {
     /// Draw all layers and heads: a page to explore (.html) or a still picture (.svg)
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
+}
+
+/// Arguments of `dla train`.
+#[derive(Debug, clap::Args)]
+pub struct Train {
+    /// The settings, a TOML file; docs/training.md tells all of them
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Go on from the newest checkpoint in the output folder
+    #[arg(long, conflicts_with = "init")]
+    pub resume: bool,
+    /// Start with the weights of this model directory
+    #[arg(long, value_name = "DIR")]
+    pub init: Option<PathBuf>,
+}
+
+/// What `dla eval` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Task {
+    /// Bits per byte of texts
+    Text,
+    /// Multi-query associative recall
+    Mqar,
+    /// Needles found in haystacks, by kind, length and depth
+    Niah,
+    /// The deviation bound of the model's states against the best ones, by layer and head
+    Bound,
+    /// How often states open and merge, by layer and head
+    States,
+}
+
+/// Arguments of `dla eval`.
+#[derive(Debug, clap::Args)]
+pub struct Eval {
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// What to measure
+    #[arg(long, value_enum)]
+    pub task: Task,
+    /// Texts: a file, or a folder with files *.txt; may be given more than once
+    #[arg(long, value_name = "PATH")]
+    pub text_file: Vec<PathBuf>,
+    /// Take only the last 5% of each text, which training holds out
+    #[arg(long)]
+    pub held_out: bool,
+    /// Tokens: of a window (text, 1024), of a sequence (mqar, 256; niah, 1024; several may be named), of the text's beginning
+    /// (bound, 512; states, 4096)
+    #[arg(long, alias = "length", value_name = "T", value_delimiter = ',')]
+    pub lengths: Vec<usize>,
+    /// mqar: pairs of a key and a value
+    #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = [4, 8, 16])]
+    pub pairs: Vec<usize>,
+    /// niah: the kinds [default: all eight, or those without texts]
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub kinds: Vec<String>,
+    /// niah: how many depths from 0 to 100 percent
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<u64>::new().range(1..=101))]
+    pub depths: u64,
+    /// Examples of each kind, length and depth, or of each number of pairs
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one())]
+    pub examples: usize,
+    /// The seed of the examples
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// niah: draw the heat map, as .svg or .html
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+    /// Measure with other capacities and thresholds, each with each: K=10,20,30:τ=0.5,0.6
+    #[arg(long, value_name = "GRID")]
+    pub grid: Option<String>,
 }
 
 /// Arguments of `dla generate`.

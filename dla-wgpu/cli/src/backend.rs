@@ -155,14 +155,18 @@ impl Engine {
             inputs,
             cache,
             gate,
-            ..
+            chunk,
         } = *call;
         match self {
             Self::Cpu => backward::backward(dims, config, inputs, cache, d_o, &gate),
-            Self::Gpu { .. } => Err(
-                Error::unsupported("op", "do", "none on a GPU", "a gradient")
-                    .advise("use --backend cpu"),
-            ),
+            Self::Gpu { gpu, .. } => {
+                let options = dla_wgpu::op::Options {
+                    chunk: chunk.map(NonZeroUsize::get),
+                    ..Default::default()
+                };
+                let loss = dla_wgpu::op::Loss { d_o, gate };
+                dla_wgpu::op::gradients(gpu, dims, config, inputs, cache, &loss, &options)
+            }
         }
     }
 }

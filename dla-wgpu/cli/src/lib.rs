@@ -4,13 +4,13 @@
 //! and gives a [`report::Report`], which is printed for people or, with `--json`, for machines.
 
 pub mod args;
-pub mod atomic;
 pub mod backend;
 pub mod bench;
 pub mod case;
 pub mod decisions;
 pub mod demo;
 pub mod devices;
+pub mod eval;
 pub mod generate;
 pub mod inspect;
 pub mod logits;
@@ -21,7 +21,10 @@ pub mod runner;
 pub mod segment;
 pub mod style;
 pub mod tensors;
+pub mod train;
 pub mod upcycle;
+
+pub use dla_train::atomic;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -58,6 +61,8 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Segment(segment)) => segment::run(segment, &args.global),
         Some(Command::Inspect(inspect)) => inspect::run(inspect),
         Some(Command::Upcycle(upcycle)) => upcycle::run(upcycle),
+        Some(Command::Train(train)) => train::run(train, &args.global),
+        Some(Command::Eval(eval)) => eval::run(eval, &args.global),
         Some(Command::Bench(args::Bench::Op(op))) => bench::op::run(op, &args.global),
         Some(Command::Bench(args::Bench::Decode(decode))) => {
             bench::model::decode(decode, &args.global)

@@ -204,6 +204,22 @@ impl Runner {
     }
 }
 
+impl dla_train::Reader for Runner {
+    type Sequence = Sequence;
+
+    fn config(&self) -> &ModelConfig {
+        Self::config(self)
+    }
+
+    fn start(&self) -> Result<Sequence> {
+        Self::start(self)
+    }
+
+    fn read(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+        self.run(sequence, ids, call)
+    }
+}
+
 /// A call of a batch of one.
 fn one(batch: &mut Batch, ids: &[u32], wanted: &Wanted<'_>) -> Result<device::Taken> {
     let gpu = batch.model().gpu().clone();

@@ -68,7 +68,11 @@ fn write_weights(path: &Path, upcycle: &Upcycle, checkpoint: &Checkpoint) -> Res
     ended.map_err(|error| unwritten(path, error))
 }
 
-fn copy_companions(from: &Path, to: &Path) -> Result<()> {
+/// Copies what lies beside the weights of one model directory, its tokenizer above all, to another.
+///
+/// # Errors
+/// When a file cannot be copied.
+pub(crate) fn copy_companions(from: &Path, to: &Path) -> Result<()> {
     for name in COMPANIONS {
         let source = from.join(name);
         if source.is_file() {

@@ -263,7 +263,7 @@ fn wrong_usage_is_one_line() {
         (&["--repetition-penalty", "0"], "repetition_penalty"),
         (&["--top-k", "-1"], "-1"),
         (&["--stop", ""], "stop strings: expected some text"),
-        (&["--backend", "gpu"], "models have no GPU path"),
+        (&["--weights", "int4"], "int4"),
     ];
     for (more, fault) in wrong {
         let whole = more

@@ -58,13 +58,31 @@ fn golden_cases_on_a_gpu() {
 }
 
 #[test]
-fn golden_gradients() {
+fn golden_gradients_on_the_cpu() {
+    every_gradient("cpu", &[]);
+}
+
+#[test]
+fn golden_gradients_on_a_gpu() {
+    if std::env::var("DLA_NO_GPU").is_ok_and(|word| word == "1") {
+        eprintln!("SKIP: golden gradients on a GPU, DLA_NO_GPU=1");
+        return;
+    }
+    let adapter = std::env::var("DLA_ADAPTER").ok();
+    let more: Vec<&str> = adapter
+        .iter()
+        .flat_map(|name| ["--adapter", name])
+        .collect();
+    every_gradient("gpu", &more);
+}
+
+fn every_gradient(backend: &str, more: &[&str]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let arrays = ["o", "dq", "dk", "dv", "dg", "dbeta", "dlambda", "dtau"];
     for name in ["decay", "delta"] {
         let input = golden("grad").join(format!("{name}.safetensors"));
         let expected = read(&golden("grad").join(format!("{name}.expected.safetensors")));
-        let output = run("cpu", &input, folder.path(), &[]);
+        let output = run(backend, &input, folder.path(), more);
         for array in arrays {
             let (Some(expected), Some(got)) = (expected.get(array), output.get(array)) else {
                 assert!(

@@ -91,6 +91,73 @@ fn logits_are_the_golden_ones_at_once_and_in_steps() {
 }
 
 #[test]
+fn decisions_are_written_and_followed_on_both_backends() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let no_gpu = std::env::var("DLA_NO_GPU").is_ok_and(|no| no == "1");
+    if no_gpu {
+        println!("SKIP: logits on a GPU, DLA_NO_GPU=1");
+    }
+    for name in MODELS {
+        let (ids, plain) = (golden(name).join("ref.safetensors"), golden(name));
+        let model = at(&name.replace('/', "-"));
+        let run = upcycle(&plain, &model, &["--capacity", "4", "--tau", "1.2"]);
+        assert!(run.status.success(), "{}", stderr(&run));
+        let run = |backend: &str, out: &str, more: &[&str]| {
+            let mut words = vec!["logits".into(), "--backend".into(), backend.into()];
+            words.extend(["--model".into(), model.clone().into_os_string()]);
+            words.extend(["--ids".into(), ids.clone().into_os_string()]);
+            words.extend(["--output".into(), at(out).into_os_string()]);
+            words.extend(more.iter().map(|word| match word.strip_prefix("in:") {
+                Some(file) => at(file).into_os_string(),
+                None => (*word).into(),
+            }));
+            let run = dla(words);
+            assert!(run.status.success(), "{name} {more:?}: {}", stderr(&run));
+            floats(&at(out), "logits").1
+        };
+        let own = run("cpu", "own", &["--decisions", "in:decisions"]);
+        let steps = [
+            "--prefill",
+            "30",
+            "--replay",
+            "in:decisions",
+            "--decisions",
+            "in:again",
+        ];
+        let backends = if no_gpu {
+            &["cpu"][..]
+        } else {
+            &["cpu", "gpu"]
+        };
+        for backend in backends {
+            let followed = run(backend, "followed", &steps);
+            let far = distance(&followed, &own);
+            assert!(far < 1e-4, "{name} on {backend}: {far}");
+            let words = |file: &str| fs::read(at(file)).expect("written");
+            assert!(
+                words("again") == words("decisions"),
+                "{name} on {backend}: decisions"
+            );
+        }
+        let single = ["--replay", "in:single"];
+        let file = TensorFile::read(&at("decisions")).expect("written");
+        let boundary = file.require("boundary").expect("a tensor");
+        let shape = boundary.shape().to_vec();
+        let [batch, tokens, heads] = [shape[1], shape[2], shape[3]];
+        let first = (0..shape.iter().product())
+            .map(|i: usize| u8::from((i / heads).is_multiple_of(tokens)));
+        let mut one_state = TensorWriter::default();
+        one_state.tensor("boundary", &shape, &first.collect::<Vec<_>>());
+        one_state.tensor("merge_at", &shape, &vec![-1i32; shape.iter().product()]);
+        one_state.write(&at("single")).expect("written");
+        assert_eq!(batch, 2, "both sequences");
+        // All λ are 1, so that other decisions read the same.
+        assert!(distance(&run("cpu", "one", &single), &own) < 1e-4);
+    }
+}
+
+#[test]
 fn inspect_tells_architecture_state_and_faults() {
     let report = json(&inspect(&golden(MODELS[0])));
     assert_eq!(report["parameters"], 31_794);
@@ -269,13 +336,10 @@ fn wrong_ids_and_options_are_refused_without_an_output() {
     write_ids(&ids, &[1, 2]);
     let run = logits(&model, &ids, &output, &["--prefill", "3"]);
     assert_refused("prefill", &run, "--prefill");
-    for more in [["--backend", "gpu"], ["--adapter", "any"]] {
-        let mut words: Vec<&OsStr> = ["logits", "--model"].map(OsStr::new).into();
-        words.extend([model.as_os_str(), "--ids".as_ref(), ids.as_os_str()]);
-        words.extend(["--output".as_ref(), output.as_os_str()]);
-        words.extend(more.map(OsStr::new));
-        assert_refused(more[0], &dla(words), "models have no GPU path");
-    }
+    let run = logits(&model, &ids, &output, &["--weights", "int4"]);
+    assert_refused("weights", &run, "int4");
+    let run = logits(&model, &ids, &output, &["--replay", "nowhere"]);
+    assert_refused("replay", &run, "nowhere");
     let mut raw = Raw {
         words: Vec::new(),
         tensors: Vec::new(),

@@ -457,19 +457,6 @@ fn wrong_usage_is_refused_and_leaves_no_picture() {
         &segment(&model, &text, &drawn),
         "tokenizer.json",
     );
-    assert_refused(
-        "gpu",
-        &dla([
-            "segment",
-            "--backend",
-            "gpu",
-            "--model",
-            "m",
-            "--text-file",
-            "t",
-        ]),
-        "models have no GPU path",
-    );
     assert_refused("nothing", &dla(["segment"]), "see `dla segment --help`");
     assert!(!picture.exists(), "refused runs leave nothing");
 }

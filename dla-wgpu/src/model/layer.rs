@@ -1,15 +1,13 @@
 //! One block's dispatches: norm, projections, convolution, operator, output, residual; then the MLP.
 
-use dla_core::model::{MixerConfig, ModelConfig};
-use dla_core::{Result, Schedule};
+use dla_core::Result;
+use dla_core::model::ModelConfig;
 
-use super::attention_unserved;
 use super::sequences::LayerMemory;
+use super::specs::{BlockSpecs, MixerSpecs};
 use super::weights::{BlockWeights, MlpWeights};
 use crate::nn::{
-    self, Conv, ConvSpec, DeltaArrays, DeltaArraysSpec, DeltaOutput, DeltaOutputSpec, Input,
-    Linear, Mamba2Arrays, Mamba2ArraysSpec, Mamba2Output, Mamba2OutputSpec, ReadColumns, Rows,
-    Sources,
+    self, Conv, DeltaArrays, DeltaOutput, Input, Linear, Mamba2Arrays, Mamba2Output, Rows, Sources,
 };
 use crate::op::{Arrays, Bound};
 use crate::{Dispatch, Gpu};
@@ -48,18 +46,17 @@ impl Rooms {
         arrays: Arrays,
     ) -> Result<Self> {
         let (count, dims) = (rows.count()?, config.dims());
+        let specs = BlockSpecs::of(config)?;
         let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
-        let (channels, _) = config.convolutions();
-        let opened = match &config.mixer {
-            MixerConfig::Mamba2(_) => None,
-            MixerConfig::GatedDelta(mixer) => Some(room("opened", 2 * mixer.intermediate).await?),
-            MixerConfig::Attention(_) => return Err(attention_unserved()),
+        let opened = match specs.inner {
+            Some(inner) => Some(room("opened", 2 * inner).await?),
+            None => None,
         };
         Ok(Self {
             x: room("x", config.hidden).await?,
             normed: room("normed", config.hidden).await?,
-            projected: room("projected", Columns::of(config)?.stride).await?,
-            mixed: room("mixed", channels.iter().sum()).await?,
+            projected: room("projected", specs.stride).await?,
+            mixed: room("mixed", specs.conv.channels).await?,
             y: room("y", dims.heads * dims.value_dim).await?,
             opened,
             arrays,
@@ -101,49 +98,31 @@ impl Call<'_> {
     /// From the projections to what the last projection reads.
     async fn mixer(&self, weights: &BlockWeights, memory: &LayerMemory) -> Result<Vec<Dispatch>> {
         let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let columns = Columns::of(self.config)?;
-        let (channels, width) = self.config.convolutions();
+        let specs = BlockSpecs::of(self.config)?;
         let conv = Conv {
-            spec: ConvSpec {
-                stride: columns.stride,
-                first: columns.convolved,
-                channels: channels.iter().sum(),
-                width,
-            },
+            spec: specs.conv,
             weight: &weights.conv,
         };
         let buffers = [&rooms.projected, &memory.conv, &rooms.mixed];
         let lengths = &rooms.arrays.lengths;
         let mut dispatches = conv.prepare(gpu, rows, lengths, buffers).await?;
-        dispatches.extend(self.arrays(weights, &columns).await?);
+        dispatches.extend(self.arrays(weights, &specs).await?);
         dispatches.extend_from_slice(self.operator.dispatches());
-        dispatches.extend(self.output(weights, &columns).await?);
+        dispatches.extend(self.output(weights, &specs).await?);
         Ok(dispatches)
     }
 
     /// What the operator takes.
-    async fn arrays(&self, weights: &BlockWeights, columns: &Columns) -> Result<Vec<Dispatch>> {
+    async fn arrays(&self, weights: &BlockWeights, specs: &BlockSpecs) -> Result<Vec<Dispatch>> {
         let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let (dims, stride) = (self.config.dims(), columns.stride);
         let sources = Sources {
             mixed: &rooms.mixed,
             projected: &rooms.projected,
             positions: self.positions,
         };
-        let lambda = ReadColumns {
-            column: columns.lambda,
-            fenwick: self.config.operator().schedule == Schedule::Fenwick,
-        };
         let (heads, read_weights) = (&weights.heads, weights.read.as_ref());
-        match &self.config.mixer {
-            MixerConfig::Mamba2(mixer) => {
-                let spec = Mamba2ArraysSpec {
-                    dims,
-                    stride,
-                    dt: columns.decay,
-                    lambda,
-                    dt_limit: mixer.dt_limit,
-                };
+        match specs.mixer {
+            MixerSpecs::Mamba2(spec, _) => {
                 let arrays = Mamba2Arrays {
                     spec,
                     heads,
@@ -151,15 +130,7 @@ impl Call<'_> {
                 };
                 arrays.prepare(gpu, rows, &sources, &rooms.arrays).await
             }
-            MixerConfig::GatedDelta(mixer) => {
-                let spec = DeltaArraysSpec {
-                    dims,
-                    stride,
-                    a: columns.decay,
-                    b: columns.decay + mixer.value_heads,
-                    lambda,
-                    most: mixer.most_strength(),
-                };
+            MixerSpecs::GatedDelta(spec, _) => {
                 let arrays = DeltaArrays {
                     spec,
                     heads,
@@ -167,25 +138,15 @@ impl Call<'_> {
                 };
                 arrays.prepare(gpu, rows, &sources, &rooms.arrays).await
             }
-            MixerConfig::Attention(_) => Err(attention_unserved()),
         }
     }
 
     /// What is made of the operator's output.
-    async fn output(&self, weights: &BlockWeights, columns: &Columns) -> Result<Vec<Dispatch>> {
+    async fn output(&self, weights: &BlockWeights, specs: &BlockSpecs) -> Result<Vec<Dispatch>> {
         let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let (dims, stride) = (self.config.dims(), columns.stride);
-        let (weight, epsilon) = (&weights.out_norm, self.config.norm_epsilon);
-        match &self.config.mixer {
-            MixerConfig::Mamba2(mixer) => {
-                let spec = Mamba2OutputSpec {
-                    dims,
-                    stride,
-                    z: columns.gate.unwrap_or(0),
-                    norm_groups: mixer.groups,
-                    epsilon,
-                };
-                let heads = &weights.heads;
+        let (heads, weight) = (&weights.heads, &weights.out_norm);
+        match specs.mixer {
+            MixerSpecs::Mamba2(_, spec) => {
                 let output = Mamba2Output {
                     spec,
                     heads,
@@ -194,18 +155,11 @@ impl Call<'_> {
                 let sources = [&rooms.arrays.o, &rooms.mixed, &rooms.projected];
                 output.prepare(gpu, rows, sources, &rooms.y).await
             }
-            MixerConfig::GatedDelta(_) => {
-                let spec = DeltaOutputSpec {
-                    dims,
-                    stride,
-                    gate: columns.gate,
-                    epsilon,
-                };
+            MixerSpecs::GatedDelta(_, spec) => {
                 let output = DeltaOutput { spec, weight };
                 let sources = [&rooms.arrays.o, &rooms.projected];
                 output.prepare(gpu, rows, sources, &rooms.y).await
             }
-            MixerConfig::Attention(_) => Err(attention_unserved()),
         }
     }
 
@@ -234,45 +188,5 @@ impl Call<'_> {
         let mut dispatches = up.prepare(gpu, rows, x, opened).await?;
         dispatches.extend(down.prepare(gpu, rows, opened, x).await?);
         Ok(dispatches)
-    }
-}
-
-/// Where a mixer's parts lie in a row of its projections.
-struct Columns {
-    /// What the convolutions read.
-    convolved: usize,
-    /// The gate of the output, if there is one.
-    gate: Option<usize>,
-    /// Mamba-2's Δ; Gated DeltaNet's a, and b behind it.
-    decay: usize,
-    /// λ before its scale, if it is projected.
-    lambda: Option<usize>,
-    /// The row's width.
-    stride: usize,
-}
-
-impl Columns {
-    fn of(config: &ModelConfig) -> Result<Self> {
-        let dims = config.dims();
-        let (convolved, gate, decay, end) = match &config.mixer {
-            MixerConfig::Mamba2(m) => {
-                let decay = m.inner() + m.conv_channels();
-                (m.inner(), Some(0), decay, decay + m.heads)
-            }
-            MixerConfig::GatedDelta(d) => {
-                let gate = 2 * d.keys() + d.values();
-                let decay = gate + if d.gate { d.values() } else { 0 };
-                (0, d.gate.then_some(gate), decay, decay + 2 * d.value_heads)
-            }
-            MixerConfig::Attention(_) => return Err(attention_unserved()),
-        };
-        let read = config.dla.map_or(0, |_| dims.heads * dims.capacity);
-        Ok(Self {
-            convolved,
-            gate,
-            decay,
-            lambda: config.dla.map(|_| end),
-            stride: end + read,
-        })
     }
 }

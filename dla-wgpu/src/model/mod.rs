@@ -9,6 +9,7 @@ mod call;
 mod layer;
 mod record;
 mod sequences;
+mod specs;
 mod tile;
 mod weights;
 
@@ -19,6 +20,7 @@ use dla_core::{Error, Result};
 
 pub use batch::{Batch, Snapshot};
 pub use call::{Pending, Taken, Wanted};
+pub use specs::{BlockSpecs, MixerSpecs};
 pub use tile::TILES;
 
 use self::weights::ModelWeights;

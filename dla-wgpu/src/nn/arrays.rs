@@ -93,7 +93,7 @@ impl Mamba2ArraysSpec {
             .header()
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
         let [least, most] = self.dt_limit;
         let ordered = least <= most;
         if !ordered {
@@ -120,7 +120,7 @@ impl DeltaArraysSpec {
         2 * dims.groups + rest.div_ceil(256)
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
         if !self.most.is_finite() {
             return Err(Error::input(op, "most", "a finite number", self.most));
         }
@@ -279,7 +279,7 @@ fn bindings<'a>(
 }
 
 /// The constants of both mixers' passes.
-fn shared(dims: &Dims, stride: usize, lambda: ReadColumns) -> Constants {
+pub(super) fn shared(dims: &Dims, stride: usize, lambda: ReadColumns) -> Constants {
     Constants::default()
         .sizes(&[
             ("HEADS", dims.heads),

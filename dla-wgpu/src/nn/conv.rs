@@ -69,6 +69,15 @@ impl ConvSpec {
         Ok(packed)
     }
 
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
+        positive(op, &[("channels", self.channels), ("width", self.width)])?;
+        if self.width > MAX_WIDTH {
+            let expected = format!("at most {MAX_WIDTH}");
+            return Err(Error::unsupported(op, "width", expected, self.width));
+        }
+        columns(op, "first", [self.first, self.channels], self.stride)
+    }
+
     /// Values of the state of `batch` items, `[batch, width − 1, channels]`.
     pub fn state_len(&self, batch: usize) -> usize {
         batch * self.width.saturating_sub(1) * self.channels
@@ -89,12 +98,7 @@ impl Conv<'_> {
         [projected, state, mixed]: [&wgpu::Buffer; 3],
     ) -> Result<Vec<Dispatch>> {
         let (count, spec) = (rows.count()?, &self.spec);
-        positive(OP, &[("channels", spec.channels), ("width", spec.width)])?;
-        if spec.width > MAX_WIDTH {
-            let expected = format!("at most {MAX_WIDTH}");
-            return Err(Error::unsupported(OP, "width", expected, spec.width));
-        }
-        columns(OP, "first", [spec.first, spec.channels], spec.stride)?;
+        spec.check(OP)?;
         holds_items(OP, "lengths", lengths)?;
         holds(OP, "weight", self.weight, &[spec.channels, spec.width + 1])?;
         holds(OP, "projected", projected, &[count, spec.stride])?;

@@ -156,6 +156,15 @@ pub async fn vector(gpu: &Gpu, label: &'static str, values: &[f32]) -> Result<wg
     Ok(buffer)
 }
 
+/// A uniform buffer of `values` 32-bit values, such as lengths (4,096 of them) and thresholds.
+///
+/// # Errors
+/// [`Error::is_device`] where the device has no memory.
+pub async fn uniform(gpu: &Gpu, label: &'static str, values: usize) -> Result<wgpu::Buffer> {
+    let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+    gpu.buffer(label, values as u64 * 4, usage).await
+}
+
 /// `Layer` of `common/layer.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
@@ -165,6 +174,7 @@ pub(super) struct Layer {
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) skip: u32,
+    pub(super) start: u32,
 }
 
 impl Layer {

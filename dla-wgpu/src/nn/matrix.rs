@@ -4,8 +4,8 @@ use dla_core::{Error, Result};
 
 use super::layer::positive;
 use super::pack::{SCALED, f16_rows, f32_rows, i8_rows};
-use crate::Gpu;
 use crate::scope::scoped;
+use crate::{Gpu, Readback};
 
 /// How weights lie on the device; sums are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -162,6 +162,41 @@ impl Matrix {
         Ok(())
     }
 
+    /// Records that all weights become 0.
+    pub fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
+        for (_, buffer) in self.blocks.iter().flat_map(Block::buffers) {
+            encoder.clear_buffer(buffer, 0, None);
+        }
+    }
+
+    /// The weights as they lie on the device, `[rows, columns]`.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] for weights that are not f32, [`Error::is_device`] where the device fails.
+    pub async fn read(&self, gpu: &Gpu) -> Result<Vec<f32>> {
+        if self.weight_type != WeightType::F32 {
+            let got = format!("{:?}", self.weight_type);
+            return Err(Error::unsupported("matrix", "read", "weights in f32", got));
+        }
+        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+        let mut copies = Vec::new();
+        for block in &self.blocks {
+            let size = block.words.size();
+            copies.push(Readback::record(gpu, &mut encoder, &block.words, size).await?);
+        }
+        gpu.queue().submit([encoder.finish()]);
+        let padded = self.weight_type.padded(self.columns);
+        let mut weights = Vec::with_capacity(self.rows * self.columns);
+        for copy in copies {
+            let bytes = copy.bytes().await?;
+            for row in bytes.chunks_exact(4 * padded) {
+                let values = row[..4 * self.columns].chunks_exact(4);
+                weights.extend(values.map(|v| f32::from_le_bytes([v[0], v[1], v[2], v[3]])));
+            }
+        }
+        Ok(weights)
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -226,7 +261,9 @@ impl Block {
         weight_type: WeightType,
         padded: usize,
     ) -> Result<Self> {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
         let bytes = count as u64 * weight_type.row_bytes(padded);
         let words = gpu.buffer("words", bytes, usage).await?;
         let scales = match weight_type {

@@ -4,6 +4,7 @@
 //! as wanted. Activations are f32, row by row; row b·T + t is token t of batch item b.
 
 mod arrays;
+pub mod backward;
 mod constants;
 mod conv;
 mod embedding;
@@ -20,7 +21,7 @@ pub use arrays::{
 };
 pub use conv::{Conv, ConvSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
-pub use layer::{Rows, buffer, vector};
+pub use layer::{Rows, buffer, uniform, vector};
 pub use linear::{Input, InputKind, Linear, LinearSpec};
 pub use matrix::{Matrix, WeightType};
 pub use norm::{RmsNorm, RmsNormSpec};

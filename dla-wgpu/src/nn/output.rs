@@ -63,7 +63,7 @@ impl Mamba2OutputSpec {
             .header()
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
         operator_sizes(op, &self.dims)?;
         epsilon(op, self.epsilon)?;
         let inner = inner(&self.dims);
@@ -84,7 +84,7 @@ impl DeltaOutputSpec {
             .header()
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
         operator_sizes(op, &self.dims)?;
         epsilon(op, self.epsilon)?;
         match self.gate {
@@ -172,7 +172,7 @@ impl DeltaOutput<'_> {
 }
 
 /// Values of all heads, H·Dv.
-fn inner(dims: &Dims) -> usize {
+pub(super) fn inner(dims: &Dims) -> usize {
     dims.heads * dims.value_dim
 }
 

@@ -1,5 +1,7 @@
 //! The bare operator on the device.
 
+mod backward;
+mod binding;
 pub(crate) mod event;
 mod operator;
 mod options;
@@ -7,6 +9,12 @@ pub(crate) mod pack;
 mod passes;
 mod run;
 
+#[cfg(not(target_arch = "wasm32"))]
+pub use backward::gradients;
+pub use backward::{
+    Backward, BoundBackward, GradientArrays, Loss, gradient_passes, gradients_async,
+};
+pub use event::events;
 pub use operator::{Arrays, Bound, DeviceCache, Operator};
 pub use options::{Decider, Options, Path, Walk};
 pub use passes::passes;

@@ -1,15 +1,17 @@
 //! The operator for one shape: pipelines, workspace, and the recording of a call.
 
-use std::sync::Arc;
-
 use dla_core::{Config, Dims, Error, Result};
 
+use std::sync::Arc;
+
+use super::binding::{
+    Named, PARAMS_STRIDE, Step, bind_step, compiled, params, sized, whole, workspace,
+};
 use super::options::{Decider, Options, Walk, weighs_matrices};
-use super::passes::{Count, recorded};
+use super::passes::recorded;
 use crate::Gpu;
 use crate::dispatch::{self, Dispatch};
-use crate::pipeline::Pipeline;
-use crate::plan::{Plan, grid};
+use crate::plan::{MAX_BATCH, Plan, grid};
 use crate::profile::Profile;
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
@@ -60,16 +62,6 @@ pub struct Operator {
     params: wgpu::Buffer,
 }
 
-/// One pass of a segment.
-#[derive(Debug)]
-struct Step {
-    pipeline: Arc<Pipeline>,
-    groups: Count,
-}
-
-/// Bytes between two slots of the parameters.
-const PARAMS_STRIDE: u64 = 256;
-
 impl Operator {
     /// Plans, compiles and allocates for one shape.
     ///
@@ -104,18 +96,13 @@ impl Operator {
             subgroup: gpu.variant().subgroup.max(1),
         };
         let header = spec.header();
-        let passes = recorded(&spec, gpu.variant(), walk);
-        let mut compiled = Vec::new();
-        for (pass, groups) in passes {
-            let pipeline = gpu.pipeline(pass, &header).await?;
-            compiled.push(Step { pipeline, groups });
-        }
-        let workspace = workspace(gpu, &plan).await?;
+        let steps = compiled(gpu, recorded(&spec, gpu.variant(), walk), &header).await?;
+        let workspace = workspace(gpu, &plan.workspace.each()).await?;
         let params = params(gpu, &plan).await?;
         Ok(Self {
             gpu: gpu.clone(),
             plan,
-            steps: compiled,
+            steps,
             workspace,
             params,
         })
@@ -159,9 +146,7 @@ impl Operator {
             tau: gpu
                 .buffer("tau", self.plan.dims.heads.div_ceil(4) as u64 * 16, uniform)
                 .await?,
-            lengths: gpu
-                .buffer("lengths", crate::plan::MAX_BATCH as u64 * 4, uniform)
-                .await?,
+            lengths: gpu.buffer("lengths", MAX_BATCH as u64 * 4, uniform).await?,
         })
     }
 
@@ -182,18 +167,12 @@ impl Operator {
     /// # Errors
     /// [`Error::is_input`] when a buffer is smaller than the plan's size for it.
     pub async fn bind(&self, arrays: &Arrays, cache: &DeviceCache) -> Result<Bound> {
-        let named = self.named(arrays, cache)?;
+        let mut named = named(&self.plan, arrays, cache)?;
+        named.extend(whole(&self.workspace));
         let groups: Vec<_> = scoped(self.gpu.device(), "op", "buffers", || {
             self.steps
                 .iter()
-                .map(|step| {
-                    let params = wgpu::BufferBinding {
-                        buffer: &self.params,
-                        offset: 0,
-                        size: std::num::NonZero::new(PARAMS_BYTES),
-                    };
-                    dispatch::bind(self.gpu.device(), &step.pipeline, params, &named)
-                })
+                .map(|step| bind_step(&self.gpu, &self.params, &step.pipeline, &named))
                 .collect()
         })
         .await?;
@@ -211,51 +190,35 @@ impl Operator {
             dispatches: dispatches.collect(),
         })
     }
+}
 
-    fn named<'a>(
-        &'a self,
-        arrays: &'a Arrays,
-        cache: &'a DeviceCache,
-    ) -> Result<Vec<(&'static str, wgpu::BufferBinding<'a>)>> {
-        let bytes = &self.plan.arrays;
-        let tau = self.plan.dims.heads.div_ceil(4) as u64 * 16;
-        let lengths = crate::plan::MAX_BATCH as u64 * 4;
-        let caller = [
-            ("q", &arrays.q, 0, bytes.key),
-            ("k", &arrays.k, 0, bytes.key),
-            ("v", &arrays.v, 0, bytes.value),
-            ("control", &arrays.control, 0, bytes.control),
-            ("o", &arrays.o, 0, bytes.value),
-            ("trace", &arrays.trace, arrays.trace_offset, bytes.trace),
-            ("thresholds", &arrays.tau, 0, tau),
-            ("lengths", &arrays.lengths, 0, lengths),
-            ("states", &cache.states, 0, bytes.states),
-            ("scalars", &cache.scalars, 0, bytes.scalars),
-        ];
-        let mut named = Vec::with_capacity(caller.len() + self.workspace.len());
-        for (name, buffer, offset, needed) in caller {
-            if buffer.size() < offset.saturating_add(needed) {
-                return Err(Error::input(
-                    "op",
-                    name,
-                    format!("a buffer of at least {needed} bytes from byte {offset}"),
-                    buffer.size(),
-                ));
-            }
-            let binding = wgpu::BufferBinding {
-                buffer,
-                offset,
-                size: None,
-            };
-            named.push((name, binding));
-        }
-        named.extend(
-            self.workspace
-                .iter()
-                .map(|(name, buffer)| (*name, buffer.as_entire_buffer_binding())),
-        );
-        Ok(named)
-    }
+/// The caller's buffers by the names that passes give them.
+///
+/// # Errors
+/// [`Error::is_input`] when one is smaller than the plan's size for it.
+pub(super) fn named<'a>(
+    plan: &Plan,
+    arrays: &'a Arrays,
+    cache: &'a DeviceCache,
+) -> Result<Vec<Named<'a>>> {
+    let bytes = &plan.arrays;
+    sized(&[
+        ("q", &arrays.q, 0, bytes.key),
+        ("k", &arrays.k, 0, bytes.key),
+        ("v", &arrays.v, 0, bytes.value),
+        ("control", &arrays.control, 0, bytes.control),
+        ("o", &arrays.o, 0, bytes.value),
+        ("trace", &arrays.trace, arrays.trace_offset, bytes.trace),
+        (
+            "thresholds",
+            &arrays.tau,
+            0,
+            plan.dims.heads.div_ceil(4) as u64 * 16,
+        ),
+        ("lengths", &arrays.lengths, 0, MAX_BATCH as u64 * 4),
+        ("states", &cache.states, 0, bytes.states),
+        ("scalars", &cache.scalars, 0, bytes.scalars),
+    ])
 }
 
 /// An operator with its buffers: records calls.
@@ -297,55 +260,4 @@ fn supported(gpu: &Gpu, config: &Config, decider: Decider, float: Float, walk: W
         ));
     }
     Ok(())
-}
-
-async fn workspace(gpu: &Gpu, plan: &Plan) -> Result<Vec<(&'static str, wgpu::Buffer)>> {
-    let mut buffers = Vec::new();
-    for (name, bytes) in plan.workspace.each() {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        buffers.push((name, gpu.buffer(name, bytes, usage).await?));
-    }
-    Ok(buffers)
-}
-
-/// `Params` of `common/params.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    tokens: u32,
-    first_token: u32,
-    chunks: u32,
-    segment_chunks: u32,
-    sequences: u32,
-    steps: u32,
-}
-
-const PARAMS_BYTES: u64 = size_of::<Params>() as u64;
-
-/// Every segment's parameters, each in a slot of its own.
-async fn params(gpu: &Gpu, plan: &Plan) -> Result<wgpu::Buffer> {
-    let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-    let bytes = plan.segments.len().max(1) as u64 * PARAMS_STRIDE;
-    let buffer = gpu.buffer("params", bytes, usage).await?;
-    let mut slots = vec![0u8; bytes as usize];
-    for (segment, slot) in plan
-        .segments
-        .iter()
-        .zip(slots.chunks_exact_mut(PARAMS_STRIDE as usize))
-    {
-        let params = Params {
-            tokens: plan.dims.tokens as u32,
-            first_token: segment.first_token as u32,
-            chunks: segment.chunks as u32,
-            segment_chunks: plan.segment_chunks as u32,
-            sequences: plan.dims.sequences() as u32,
-            steps: segment.tokens as u32,
-        };
-        slot[..size_of::<Params>()].copy_from_slice(bytemuck::bytes_of(&params));
-    }
-    scoped(gpu.device(), "op", "params", || {
-        gpu.queue().write_buffer(&buffer, 0, &slots);
-    })
-    .await?;
-    Ok(buffer)
 }

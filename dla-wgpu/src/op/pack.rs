@@ -18,6 +18,19 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// The pieces of a call in order, of at most `items` batch items and `tokens` tokens.
+    pub(crate) fn all(dims: &Dims, items: usize, tokens: usize) -> impl Iterator<Item = Self> {
+        let Dims {
+            batch, tokens: all, ..
+        } = *dims;
+        (0..batch).step_by(items).flat_map(move |first| {
+            (0..all).step_by(tokens).map(move |start| Self {
+                batch: (first, (first + items).min(batch)),
+                tokens: (start, (start + tokens).min(all)),
+            })
+        })
+    }
+
     pub(crate) fn dims(&self, whole: &Dims) -> Dims {
         Dims {
             batch: self.batch.1 - self.batch.0,
@@ -118,6 +131,16 @@ pub(crate) fn given_events(
         }
     }
     records
+}
+
+/// Puts scores beside the events of a piece's `trace` records.
+pub(crate) fn add_scores(piece: &Piece, whole: &Dims, scores: &[f32], records: &mut [u32]) {
+    let dims = piece.dims(whole);
+    for (at, record) in records.chunks_exact_mut(2).enumerate() {
+        let (i, t) = (at / dims.tokens, at % dims.tokens);
+        let (b, h) = (i / dims.heads, i % dims.heads);
+        record[0] = scores[whole.token_head(piece.batch.0 + b, piece.tokens.0 + t, h)].to_bits();
+    }
 }
 
 /// g, β and λ by rank, one record a token and head.
@@ -232,7 +255,7 @@ pub(crate) fn counts(schedule: Schedule, record: &[u32]) -> Vec<u32> {
 }
 
 /// The cache's entries, oldest first: by age they already are, by level the highest is the oldest.
-fn time_order(schedule: Schedule, capacity: usize) -> Box<dyn Iterator<Item = usize>> {
+pub(crate) fn time_order(schedule: Schedule, capacity: usize) -> Box<dyn Iterator<Item = usize>> {
     match schedule {
         Schedule::Fenwick => Box::new((0..capacity).rev()),
         _ => Box::new(0..capacity),

@@ -9,14 +9,14 @@ use crate::plan::{Plan, Segment};
 use crate::spec::Spec;
 
 /// How many groups a pass has over a segment.
-pub(super) type Count = fn(&Plan, &Segment) -> usize;
+type Count = fn(&Plan, &Segment) -> usize;
 
 const SEQUENCES: Count = |plan, segment| plan.groups(segment).sequence;
 const CHUNKS: Count = |plan, segment| plan.groups(segment).chunk;
 const OUTPUTS: Count = |plan, segment| plan.groups(segment).output;
 
-/// The passes of a segment in order, each with its number of groups.
-pub(super) type Passes = Vec<(&'static Pass, Count)>;
+/// The passes of a segment in order, each with its number of groups under plan `P`.
+pub(super) type Passes<P = Plan> = Vec<(&'static Pass, fn(&P, &Segment) -> usize)>;
 
 /// The passes that an operator of this specialisation records on such a device, in order.
 pub fn passes(spec: &Spec, variant: Variant, walk: Walk) -> Vec<&'static Pass> {
@@ -58,15 +58,21 @@ fn step(spec: &Spec) -> Passes {
 
 /// The passes over chunks, in the variants that the device and the shape allow.
 fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
+    let mut passes = state_passes(spec, variant);
+    passes.extend(output_passes(spec, variant));
+    passes
+}
+
+/// The passes that decide, and give the states at every chunk's entry.
+pub(super) fn state_passes(spec: &Spec, variant: Variant) -> Passes {
     let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, CHUNKS)];
     let compact = if spec.dims.capacity <= variant.subgroup {
         &shaders::COMPACT_SUBGROUP
     } else {
         &shaders::COMPACT
     };
-    let matrix = variant.cooperative_matrix && spec.fits_matrix();
     if spec.config.backbone == Backbone::Delta {
-        passes.extend(delta_passes(spec, compact, matrix));
+        passes.extend(delta_passes(spec, compact));
         return passes;
     }
     if spec.measure {
@@ -83,27 +89,23 @@ fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
     passes.push((chunk_state, |plan, segment| {
         plan.groups(segment).chunk_state
     }));
-    passes.push((
-        if matrix {
-            &shaders::READOUT_MATRIX
-        } else {
-            &shaders::READOUT
-        },
-        OUTPUTS,
-    ));
-    passes.push((
-        if matrix {
-            &shaders::CHUNK_OUTPUT_MATRIX
-        } else {
-            &shaders::CHUNK_OUTPUT
-        },
-        OUTPUTS,
-    ));
     passes
 }
 
-/// The gated delta rule's passes after `chunk_decay`.
-fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Passes {
+/// The passes that read the outputs.
+fn output_passes(spec: &Spec, variant: Variant) -> Passes {
+    let matrix = variant.cooperative_matrix && spec.fits_matrix();
+    let (readout, chunk_output) = match (spec.config.backbone, matrix) {
+        (Backbone::Delta, true) => (&shaders::READOUT_DELTA_MATRIX, &shaders::CHUNK_OUTPUT_DELTA),
+        (Backbone::Delta, false) => (&shaders::READOUT_DELTA, &shaders::CHUNK_OUTPUT_DELTA),
+        (_, true) => (&shaders::READOUT_MATRIX, &shaders::CHUNK_OUTPUT_MATRIX),
+        (_, false) => (&shaders::READOUT, &shaders::CHUNK_OUTPUT),
+    };
+    vec![(readout, OUTPUTS), (chunk_output, OUTPUTS)]
+}
+
+/// The gated delta rule's [`state_passes`] after `chunk_decay`.
+fn delta_passes(spec: &Spec, compact: &'static Pass) -> Passes {
     let mut passes: Passes = vec![(&shaders::DELTA_WY, CHUNKS), (&shaders::DELTA_READ, CHUNKS)];
     if spec.measure {
         passes.push((&shaders::DELTA_PROBE, |plan, segment| {
@@ -117,14 +119,5 @@ fn delta_passes(spec: &Spec, compact: &'static Pass, matrix: bool) -> Passes {
     passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
         plan.groups(segment).chunk_state_delta
     }));
-    passes.push((
-        if matrix {
-            &shaders::READOUT_DELTA_MATRIX
-        } else {
-            &shaders::READOUT_DELTA
-        },
-        OUTPUTS,
-    ));
-    passes.push((&shaders::CHUNK_OUTPUT_DELTA, OUTPUTS));
     passes
 }

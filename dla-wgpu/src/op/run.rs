@@ -42,17 +42,10 @@ pub async fn run_async(
     };
     let (items, tokens) = piece_size(gpu, dims, options)?;
     let mut runner = None;
-    for first in (0..dims.batch).step_by(items) {
-        let batch = (first, (first + items).min(dims.batch));
-        for start in (0..dims.tokens).step_by(tokens) {
-            let piece = Piece {
-                batch,
-                tokens: (start, (start + tokens).min(dims.tokens)),
-            };
-            whole
-                .run_piece(gpu, &piece, options, &mut runner, &mut output)
-                .await?;
-        }
+    for piece in Piece::all(dims, items, tokens) {
+        whole
+            .run_piece(gpu, &piece, options, &mut runner, &mut output)
+            .await?;
     }
     Ok(output)
 }
@@ -71,7 +64,7 @@ pub fn run(
 }
 
 /// Batch items and tokens of one piece.
-fn piece_size(gpu: &Gpu, dims: &Dims, options: &Options) -> Result<(usize, usize)> {
+pub(super) fn piece_size(gpu: &Gpu, dims: &Dims, options: &Options) -> Result<(usize, usize)> {
     let limits = options.limits(gpu);
     let one_cache = (dims.heads * dims.capacity * dims.state_len()) as u64 * 4;
     let items =
@@ -98,15 +91,17 @@ fn piece_size(gpu: &Gpu, dims: &Dims, options: &Options) -> Result<(usize, usize
     ))
 }
 
-struct Whole<'a> {
-    dims: &'a Dims,
-    config: &'a Config,
-    inputs: &'a Inputs<'a, f32>,
-    decisions: Option<&'a Decisions>,
+/// A call that is run in pieces.
+#[derive(Clone, Copy)]
+pub(super) struct Whole<'a> {
+    pub(super) dims: &'a Dims,
+    pub(super) config: &'a Config,
+    pub(super) inputs: &'a Inputs<'a, f32>,
+    pub(super) decisions: Option<&'a Decisions>,
 }
 
 /// An operator with its buffers, kept for pieces of one shape.
-struct Runner {
+pub(super) struct Runner {
     operator: Operator,
     arrays: Arrays,
     cache: DeviceCache,
@@ -141,7 +136,8 @@ impl Whole<'_> {
         }
     }
 
-    async fn run_piece(
+    /// Runs one piece, from the caches in `output` on.
+    pub(super) async fn run_piece(
         &self,
         gpu: &Gpu,
         piece: &Piece,
@@ -167,7 +163,9 @@ impl Whole<'_> {
         let states = Readback::new(gpu, bytes.states).await?;
         let scalars = Readback::new(gpu, bytes.scalars).await?;
         scoped(gpu.device(), "op", "call", || {
-            self.upload(gpu, piece, options, runner, &output.cache);
+            let start = self.take_cache(piece, &output.cache);
+            let buffers = (&runner.arrays, &runner.cache);
+            self.upload(gpu, piece, options, buffers, &start);
             let mut encoder = gpu
                 .device()
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("dla") });
@@ -199,17 +197,17 @@ impl Whole<'_> {
         Ok(())
     }
 
-    fn upload(
+    /// Writes a piece's arrays, and the caches that it starts from, to the device.
+    pub(super) fn upload(
         &self,
         gpu: &Gpu,
         piece: &Piece,
         options: &Options,
-        runner: &Runner,
+        (arrays, device): (&Arrays, &DeviceCache),
         cache: &Cache<f32>,
     ) {
         let (whole, schedule) = (self.dims, self.config.schedule);
-        let (arrays, queue) = (&runner.arrays, gpu.queue());
-        let cache = self.take_cache(piece, cache);
+        let queue = gpu.queue();
         let dims = piece.dims(whole);
         let keys = whole.groups * whole.key_dim;
         let values = whole.heads * whole.value_dim;
@@ -248,13 +246,13 @@ impl Whole<'_> {
             .map(|b| piece.length(length(b)))
             .collect();
         queue.write_buffer(&arrays.lengths, 0, bytemuck::cast_slice(&lengths));
-        let (states, scalars) = pack::cache_to_device(&dims, schedule, &cache);
-        queue.write_buffer(&runner.cache.states, 0, bytemuck::cast_slice(&states));
-        queue.write_buffer(&runner.cache.scalars, 0, bytemuck::cast_slice(&scalars));
+        let (states, scalars) = pack::cache_to_device(&dims, schedule, cache);
+        queue.write_buffer(&device.states, 0, bytemuck::cast_slice(&states));
+        queue.write_buffer(&device.scalars, 0, bytemuck::cast_slice(&scalars));
     }
 
     /// The caches of the piece's batch items.
-    fn take_cache(&self, piece: &Piece, whole: &Cache<f32>) -> Cache<f32> {
+    pub(super) fn take_cache(&self, piece: &Piece, whole: &Cache<f32>) -> Cache<f32> {
         let (first, end) = piece.batch;
         let entries = self.dims.heads * self.dims.capacity;
         let values = entries * self.dims.state_len();

@@ -5,6 +5,7 @@ struct Layer {
     first: u32,     // the first row of the weights, counted in the whole matrix
     count: u32,     // rows of the weights
     skip: u32,      // the same first row, counted in the bound block of the matrix
+    start: u32,     // the first of the rows
 }
 
 @group(0) @binding(0) var<uniform> layer: Layer;

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-use dla_tests::kernels::Kernels;
+use dla_tests::kernels::{Kernels, gradient_sources};
 use dla_tests::layer_sources;
+use dla_wgpu::Float;
 use serde_json::json;
 
 fn main() {
@@ -12,6 +13,7 @@ fn main() {
     let sources: Vec<_> = shipped
         .flat_map(Kernels::sources)
         .chain(layer_sources::sources())
+        .chain(gradient_sources(Float::F32))
         .filter(|source| seen.insert(source.text.clone()))
         .map(|source| json!({ "name": source.name, "text": source.text }))
         .collect();

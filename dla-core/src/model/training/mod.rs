@@ -16,9 +16,11 @@ mod operator;
 pub mod rate;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use adamw::{AdamW, AdamWOptions};
 pub use rate::LearningRate;
+pub use watch::{LayerCall, watch};
 
 use self::network::Network;
 use super::config::ModelConfig;

@@ -1,6 +1,7 @@
 //! `dla bench`: timings by the device's clock, with bytes and operations counted.
 
 mod ceiling;
+mod gradients;
 pub mod model;
 pub mod op;
 mod preset;

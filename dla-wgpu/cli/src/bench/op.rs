@@ -12,7 +12,7 @@ use half::f16;
 use serde_json::{Value, json};
 
 use super::ceiling::Ceiling;
-use super::{Noise, median, millis, scaled};
+use super::{Noise, gradients, median, millis, scaled};
 use crate::args::{Backend, BenchOp, Global};
 use crate::report::Report;
 use crate::{backend, progress};
@@ -48,30 +48,44 @@ fn measure(gpu: &Gpu, args: &BenchOp) -> Result<Report> {
         ..args.clone()
     };
     let step = pollster::block_on(Bench::new(gpu, &one)?.time_steps(args.runs))?;
+    let gradients = match args.gradients {
+        true => Some(gradients::measure(gpu, args)?),
+        false => None,
+    };
     let ceiling = pollster::block_on(Ceiling::measure(gpu))?;
-    Ok(call.report(gpu, args, &step, &ceiling))
+    let mut report = call.report(gpu, args, &step, &ceiling);
+    if let Some(gradients) = gradients {
+        gradients.add_to(&mut report, &ceiling);
+    }
+    Ok(report)
+}
+
+/// What is run, and how.
+pub(super) fn settings(args: &BenchOp) -> (Config, Options) {
+    let config = Config {
+        backbone: args.backbone,
+        ..Config::new(Backbone::Decay)
+    };
+    let options = Options {
+        chunk: args.chunk.map(usize::from),
+        float: if args.f32 { Float::F32 } else { Float::F16 },
+        workspace: args.workspace.map(|mib| mib << 20),
+        ..Default::default()
+    };
+    (config, options)
 }
 
 /// One operator with its buffers filled.
-struct Bench {
+pub(super) struct Bench {
     gpu: Gpu,
-    operator: Operator,
-    arrays: Arrays,
-    cache: DeviceCache,
+    pub(super) operator: Operator,
+    pub(super) arrays: Arrays,
+    pub(super) cache: DeviceCache,
 }
 
 impl Bench {
-    fn new(gpu: &Gpu, args: &BenchOp) -> Result<Self> {
-        let config = Config {
-            backbone: args.backbone,
-            ..Config::new(Backbone::Decay)
-        };
-        let options = Options {
-            chunk: args.chunk.map(usize::from),
-            float: if args.f32 { Float::F32 } else { Float::F16 },
-            workspace: args.workspace.map(|mib| mib << 20),
-            ..Default::default()
-        };
+    pub(super) fn new(gpu: &Gpu, args: &BenchOp) -> Result<Self> {
+        let (config, options) = settings(args);
         let (operator, arrays, cache) = pollster::block_on(async {
             let operator =
                 Operator::new(gpu, &args.dims(), &config, Decider::Scores, &options).await?;
@@ -197,7 +211,7 @@ impl Bench {
     }
 
     /// Wall time of one submission with `calls` calls, waited for.
-    fn whole(&self, bound: &Bound, calls: usize) -> Result<Duration> {
+    pub(super) fn whole(&self, bound: &Bound, calls: usize) -> Result<Duration> {
         let mut encoder = self
             .gpu
             .device()

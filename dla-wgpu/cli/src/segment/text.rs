@@ -30,14 +30,17 @@ impl Text {
     /// When the file cannot be read or is empty, and when it holds what the model's tokens cannot say.
     pub fn read(path: &Path, folder: &Path, vocabulary: usize) -> Result<Self> {
         let name = || path.display().to_string();
-        let tokenizer = Tokenizer::of(folder, vocabulary)?;
+        let tokenizer = match folder.join("tokenizer.json").exists() {
+            true => Some(Tokenizer::of(folder, vocabulary)?),
+            false => None,
+        };
         let bytes = std::fs::read(path).map_err(|error| {
             Error::input("segment", name(), "a readable file", error).advise("check the path")
         })?;
         if bytes.is_empty() {
             return Err(Error::input("segment", name(), "a text", "an empty file"));
         }
-        if !tokenizer.is_bytes() {
+        if let Some(tokenizer) = tokenizer {
             return Ok(Self::of_ids(&tokenizer, tokenizer.encode_bytes(&bytes)?));
         }
         let beyond = bytes

@@ -1,0 +1,252 @@
+//! `dla train` and `dla eval`, from settings to what a trained model can do.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{assert_refused, dla, stderr, stdout};
+use serde_json::Value;
+
+/// A folder with a text and the settings of a tiny run on it.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(steps: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "It was the best of times, it was the worst of times. ".repeat(60);
+        fs::write(folder.path().join("text.txt"), text).expect("a text");
+        let settings = format!(
+            "seed = 1\nsteps = {steps}\noutput = {:?}\n[model]\nfamily = \"mamba2\"\nhidden = 8\nlayers = 1\n\
+             heads = 2\nhead_dim = 8\nstate = 4\n[model.dla]\ncapacity = 3\ntau = 1.2\n[data]\ntask = \"text\"\n\
+             files = [{:?}]\nlength = 32\n[batch]\nsequences = 2\n[every]\nlog = 1\ncheckpoint = 2\n",
+            folder.path().join("out"),
+            folder.path().join("text.txt"),
+        );
+        fs::write(folder.path().join("run.toml"), settings).expect("settings");
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn train(&self, more: &[&str]) -> Output {
+        let config = self.path("run.toml");
+        let words = ["train", "--backend", "cpu", "--config"].map(Into::into);
+        let more = more.iter().map(Into::into);
+        dla(words
+            .into_iter()
+            .chain([config.into_os_string()])
+            .chain(more))
+    }
+
+    /// `dla eval --json` of the checkpoint after `step` steps.
+    fn eval(&self, step: u64, more: &[&str]) -> Value {
+        let run = self.try_eval(step, more);
+        assert!(run.status.success(), "{}", stderr(&run));
+        serde_json::from_str(&stdout(&run)).expect("JSON")
+    }
+
+    fn try_eval(&self, step: u64, more: &[&str]) -> Output {
+        let model = self.path(&format!("out/step-{step:08}"));
+        let words = ["eval", "--backend", "cpu", "--json", "--model"].map(Into::into);
+        let more = more.iter().map(Into::into);
+        dla(words
+            .into_iter()
+            .chain([model.into_os_string()])
+            .chain(more))
+    }
+}
+
+#[test]
+fn a_run_is_trained_measured_and_goes_on() {
+    let folder = Folder::new(4);
+    let run = folder.train(&[]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(
+        stdout(&run).starts_with("step 4 of 4, loss "),
+        "{}",
+        stdout(&run)
+    );
+    assert_eq!(stderr(&run), "", "no bar away from a terminal");
+    let again = folder.train(&[]);
+    assert_refused("a second run", &again, "--resume");
+    let done = folder.train(&["--resume"]);
+    assert!(done.status.success() && stdout(&done).contains("step 4 of 4"));
+    let text = folder.path("text.txt").display().to_string();
+    let score = folder.eval(
+        4,
+        &["--task", "text", "--text-file", &text, "--length", "32"],
+    );
+    let bits = score["bits_per_byte"].as_f64().expect("a number");
+    assert!((6.0..9.0).contains(&bits), "{bits}");
+    assert_eq!(score["bytes"], score["tokens"]);
+    let held = folder.eval(4, &["--task", "text", "--text-file", &text, "--held-out"]);
+    assert_eq!(held["tokens"], 53 * 3 - 1);
+    let states = folder.eval(
+        4,
+        &["--task", "states", "--text-file", &text, "--length", "100"],
+    );
+    let head = &states["heads"][1];
+    let count = |key: &str| head[key].as_u64().expect("a count");
+    assert_eq!(count("boundaries") - count("merges"), count("live"));
+    let bound = folder.eval(
+        4,
+        &["--task", "bound", "--text-file", &text, "--length", "60"],
+    );
+    for head in bound["heads"].as_array().expect("heads") {
+        let number = |key: &str| head[key].as_f64().expect("a number");
+        assert!(
+            number("offline") <= number("greedy") * (1.0 + 1e-9),
+            "{head}"
+        );
+        assert!(number("offline") <= number("single"), "{head}");
+    }
+    let recall = folder.eval(
+        4,
+        &[
+            "--task",
+            "mqar",
+            "--length",
+            "32",
+            "--pairs",
+            "2,8",
+            "--examples",
+            "3",
+        ],
+    );
+    assert_eq!(recall["pairs"][1]["pairs"], 8);
+    let grid = folder.eval(
+        4,
+        &[
+            "--task",
+            "mqar",
+            "--length",
+            "32",
+            "--pairs",
+            "4",
+            "--grid",
+            "K=1,3,5:τ=0.2,1.2",
+        ],
+    );
+    assert_eq!(grid["grid"].as_array().expect("points").len(), 6);
+    assert_eq!(grid["grid"][3]["capacity"], 3);
+}
+
+#[test]
+fn needles_are_drawn_as_a_heat_map() {
+    let folder = Folder::new(1);
+    assert!(folder.train(&[]).status.success());
+    for (name, begins) in [("map.svg", "<svg "), ("map.html", "<!doctype html>")] {
+        let path = folder.path(name).display().to_string();
+        let words = [
+            "--task",
+            "niah",
+            "--lengths",
+            "600,700",
+            "--kinds",
+            "single_1,multikey_2",
+            "--depths",
+            "3",
+            "--examples",
+            "1",
+            "--picture",
+            &path,
+        ];
+        let result = folder.eval(1, &words);
+        assert_eq!(result["cells"].as_array().expect("cells").len(), 2 * 2 * 3);
+        let picture = fs::read_to_string(&path).expect("a picture");
+        assert!(picture.starts_with(begins) && picture.matches("<rect x=").count() == 12);
+    }
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_2() {
+    let folder = Folder::new(1);
+    let settings = fs::read_to_string(folder.path("run.toml")).expect("settings");
+    for (from, to, fault) in [
+        ("steps", "stepz", "stepz"),
+        ("hidden = 8", "hidden = 8\nhiden = 9", "hiden"),
+        ("capacity = 3", "capacity = -3", "line 12"),
+        ("length = 32", "length = 3200", "data.length"),
+        ("text.txt", "none.txt", "none.txt"),
+        ("[model]", "[model", "line 4"),
+    ] {
+        fs::write(folder.path("run.toml"), settings.replace(from, to)).expect("settings");
+        assert_refused(to, &folder.train(&[]), fault);
+    }
+    fs::write(folder.path("run.toml"), &settings).expect("settings");
+    assert_refused("nothing there", &folder.train(&["--resume"]), "checkpoint");
+    assert_refused("no model", &folder.train(&["--init", "/none"]), "/none");
+    assert_refused(
+        "both",
+        &folder.train(&["--init", "x", "--resume"]),
+        "--resume",
+    );
+    assert!(folder.train(&[]).status.success());
+    for (words, fault) in [
+        (&["--task", "text"][..], "--text-file"),
+        (&["--task", "mqar", "--length", "33"], "length"),
+        (&["--task", "niah", "--kinds", "single_9"], "single_9"),
+        (&["--task", "niah", "--kinds", "single_2"], "texts"),
+        (&["--task", "niah", "--picture", "x.png"], ".svg"),
+        (&["--task", "mqar", "--grid", "K=1"], "--grid"),
+        (
+            &["--task", "mqar", "--pairs", "1", "--grid", "K=99:tau=1"],
+            "capacity",
+        ),
+    ] {
+        assert_refused(fault, &folder.try_eval(1, words), fault);
+    }
+}
+
+/// A run that would not end in time ends at Ctrl-C, with a checkpoint.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_tells_how_to_go_on() {
+    let stopped = Folder::new(100_000);
+    let config = stopped.path("run.toml");
+    let run = Command::new(env!("CARGO_BIN_EXE_dla"))
+        .args(["train", "--backend", "cpu", "--config"])
+        .arg(&config)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let metrics = stopped.path("out/metrics.jsonl");
+    let start = Instant::now();
+    while !fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 3) {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "no steps were done"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let sent = Command::new("kill")
+        .args(["-INT", &run.id().to_string()])
+        .status();
+    assert!(sent.expect("kill is there").success());
+    let run = run.wait_with_output().expect("the command ends");
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let told = stdout(&run);
+    let resume = format!("dla train --config {} --resume", config.display());
+    assert!(told.contains(&resume), "{told}");
+    let checkpoint = told.lines().next().and_then(|line| line.split(": ").last());
+    let checkpoint = PathBuf::from(checkpoint.expect("the checkpoint"));
+    let step: u64 = checkpoint
+        .to_str()
+        .and_then(|name| name.rsplit("step-").next()?.parse().ok())
+        .expect("its step");
+    let state: Value =
+        serde_json::from_slice(&fs::read(checkpoint.join("state.json")).expect("a file"))
+            .expect("JSON");
+    assert_eq!(state["step"], step);
+    let model = dla(["inspect", "--model"]
+        .map(Into::into)
+        .into_iter()
+        .chain([checkpoint.into_os_string()]));
+    assert!(model.status.success(), "{}", stderr(&model));
+}

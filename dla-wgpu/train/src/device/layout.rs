@@ -1,0 +1,297 @@
+//! Which tensors lie together on the device.
+//!
+//! As in inference, what reads the same input is one matrix, a convolution has its bias behind each
+//! channel, and what belongs to heads is one array. Here that is stated for training: every
+//! parameter says which tensors it holds, so that checkpoints are the same from every machine.
+
+use std::collections::HashMap;
+
+use dla_core::model::training::AdamWOptions;
+use dla_core::model::{
+    BlockTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors, ModelConfig,
+    ModelTensors, TensorName,
+};
+use dla_core::{Error, Result};
+use dla_wgpu::nn::backward::Decays;
+
+/// What a parameter is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) kind: Kind,
+    pub(super) tensors: Vec<TensorName>,
+    pub(super) decays: Decays,
+}
+
+/// How its tensors lie.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// The rows of all, one after the other.
+    Matrix {
+        /// Values of a row.
+        columns: usize,
+    },
+    /// All values, one after the other, zeros behind them.
+    Vector {
+        /// With the zeros.
+        values: usize,
+    },
+    /// Convolutions' channels, each with its bias behind it; biases are the tensors after the weights.
+    Conv {
+        /// Inputs of a channel.
+        width: usize,
+        /// How many tensors are weights.
+        weights: usize,
+    },
+}
+
+/// The parameters of a block by their places in the list of all.
+#[derive(Clone, Debug)]
+pub(super) struct BlockPlaces {
+    pub(super) norm: usize,
+    pub(super) in_proj: usize,
+    pub(super) in_bias: Option<usize>,
+    pub(super) conv: usize,
+    pub(super) heads: usize,
+    pub(super) read: Option<usize>,
+    pub(super) tau: Option<usize>,
+    pub(super) out_norm: usize,
+    pub(super) out_proj: usize,
+    pub(super) out_bias: Option<usize>,
+    pub(super) mlp: Option<MlpPlaces>,
+}
+
+/// The parameters of an MLP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MlpPlaces {
+    pub(super) norm: usize,
+    pub(super) up: usize,
+    pub(super) down: usize,
+}
+
+/// All parameters of a model.
+#[derive(Clone, Debug)]
+pub(super) struct ModelLayout {
+    pub(super) parameters: Vec<Layout>,
+    pub(super) embeddings: usize,
+    pub(super) blocks: Vec<BlockPlaces>,
+    pub(super) norm: usize,
+    /// The embedding's place where the head is tied.
+    pub(super) head: usize,
+}
+
+impl ModelLayout {
+    /// The parameters of a model of these settings.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] for softmax attention.
+    pub(super) fn new(config: &ModelConfig, options: &AdamWOptions) -> Result<Self> {
+        let names = ModelTensors::<TensorName>::names(config)?;
+        let decays = names.clone().zip(options.decays(config)?)?;
+        let decaying = decays.into_iter();
+        let decaying = decaying.filter(|(_, decays)| *decays);
+        let mut list = List {
+            parameters: Vec::new(),
+            decaying: decaying.map(|(tensor, _)| tensor.name).collect(),
+            hidden: config.hidden,
+        };
+        let embeddings = list.matrix(config.hidden, vec![names.embeddings]);
+        let blocks = names.blocks.into_iter();
+        let blocks = blocks
+            .map(|block| list.block(block))
+            .collect::<Result<_>>()?;
+        let norm = list.vector(vec![names.norm]);
+        let head = names
+            .head
+            .map(|head| list.matrix(config.hidden, vec![head]));
+        Ok(Self {
+            parameters: list.parameters,
+            embeddings,
+            blocks,
+            norm,
+            head: head.unwrap_or(embeddings),
+        })
+    }
+}
+
+/// Parameters as they are listed.
+struct List {
+    parameters: Vec<Layout>,
+    decaying: std::collections::HashSet<String>,
+    hidden: usize,
+}
+
+impl List {
+    fn add(&mut self, kind: Kind, tensors: Vec<TensorName>) -> usize {
+        let decays = self.decaying.contains(&tensors[0].name);
+        let decays = match (&kind, decays) {
+            (_, false) => Decays::NONE,
+            (Kind::Conv { width, .. }, true) => Decays {
+                period: width + 1,
+                first: *width,
+            },
+            (Kind::Matrix { .. } | Kind::Vector { .. }, true) => Decays::ALL,
+        };
+        self.parameters.push(Layout {
+            kind,
+            tensors,
+            decays,
+        });
+        self.parameters.len() - 1
+    }
+
+    fn matrix(&mut self, columns: usize, tensors: Vec<TensorName>) -> usize {
+        self.add(Kind::Matrix { columns }, tensors)
+    }
+
+    fn vector(&mut self, tensors: Vec<TensorName>) -> usize {
+        let values = tensors.iter().map(TensorName::len).sum();
+        self.add(Kind::Vector { values }, tensors)
+    }
+
+    fn conv(&mut self, weights: Vec<TensorName>, biases: Vec<TensorName>) -> usize {
+        let kind = Kind::Conv {
+            width: weights[0].shape[2],
+            weights: weights.len(),
+        };
+        self.add(kind, [weights, biases].concat())
+    }
+
+    fn block(&mut self, names: BlockTensors<TensorName>) -> Result<BlockPlaces> {
+        let norm = self.vector(vec![names.norm]);
+        let mut places = match names.mixer {
+            MixerTensors::Mamba2(mixer) => self.mamba2(norm, mixer, names.dla),
+            MixerTensors::GatedDelta(mixer) => self.gated_delta(norm, mixer, names.dla),
+            MixerTensors::Attention(_) => {
+                let (expected, got) = ("a mixer with states", "softmax attention");
+                return Err(Error::unsupported("train", "model", expected, got)
+                    .advise("train it with --backend cpu"));
+            }
+        };
+        places.mlp = names.mlp.map(|mlp| {
+            let inner = mlp.down.shape[1];
+            MlpPlaces {
+                norm: self.vector(vec![mlp.norm]),
+                up: self.matrix(self.hidden, vec![mlp.gate, mlp.up]),
+                down: self.matrix(inner, vec![mlp.down]),
+            }
+        });
+        Ok(places)
+    }
+
+    fn mamba2(
+        &mut self,
+        norm: usize,
+        names: Mamba2Tensors<TensorName>,
+        dla: Option<DlaTensors<TensorName>>,
+    ) -> BlockPlaces {
+        let inner = names.out_proj.shape[1];
+        let lambda = dla.as_ref().map(|dla| dla.lambda_proj.clone());
+        let rows: Vec<_> = [names.in_proj].into_iter().chain(lambda).collect();
+        let values = rows.iter().map(|rows| rows.shape[0]).sum();
+        let in_proj = self.matrix(self.hidden, rows);
+        let bias = |list: &mut Self, bias| list.add(Kind::Vector { values }, vec![bias]);
+        BlockPlaces {
+            norm,
+            in_proj,
+            in_bias: names.in_bias.map(|name| bias(self, name)),
+            conv: self.conv(vec![names.conv], names.conv_bias.into_iter().collect()),
+            heads: self.vector(vec![names.dt_bias, names.a_log, names.d]),
+            read: dla.as_ref().map(|dla| self.read(dla)),
+            tau: dla.map(|dla| self.vector(vec![dla.tau])),
+            out_norm: self.vector(vec![names.norm]),
+            out_proj: self.matrix(inner, vec![names.out_proj]),
+            out_bias: names.out_bias.map(|name| self.vector(vec![name])),
+            mlp: None,
+        }
+    }
+
+    fn gated_delta(
+        &mut self,
+        norm: usize,
+        names: GatedDeltaTensors<TensorName>,
+        dla: Option<DlaTensors<TensorName>>,
+    ) -> BlockPlaces {
+        let values = names.o_proj.shape[1];
+        let mut rows = vec![names.q.projection, names.k.projection, names.v.projection];
+        rows.extend(names.g_proj);
+        rows.extend([names.a_proj, names.b_proj]);
+        rows.extend(dla.as_ref().map(|dla| dla.lambda_proj.clone()));
+        BlockPlaces {
+            norm,
+            in_proj: self.matrix(self.hidden, rows),
+            in_bias: None,
+            conv: self.conv(vec![names.q.conv, names.k.conv, names.v.conv], Vec::new()),
+            heads: self.vector(vec![names.dt_bias, names.a_log]),
+            read: dla.as_ref().map(|dla| self.read(dla)),
+            tau: dla.map(|dla| self.vector(vec![dla.tau])),
+            out_norm: self.vector(vec![names.o_norm]),
+            out_proj: self.matrix(values, vec![names.o_proj]),
+            out_bias: None,
+            mlp: None,
+        }
+    }
+
+    fn read(&mut self, dla: &DlaTensors<TensorName>) -> usize {
+        self.vector(vec![dla.lambda_scale.clone(), dla.lambda_bias.clone()])
+    }
+}
+
+/// Values by the names of their tensors.
+pub(super) type Named = HashMap<String, Vec<f32>>;
+
+impl Layout {
+    /// Values on the device, columns' padding not counted.
+    pub(super) fn len(&self) -> usize {
+        let all: usize = self.tensors.iter().map(TensorName::len).sum();
+        match self.kind {
+            Kind::Matrix { .. } => all,
+            Kind::Vector { values } => values,
+            Kind::Conv { width, weights } => {
+                let channels = self.tensors[..weights].iter().map(|tensor| tensor.shape[0]);
+                channels.sum::<usize>() * (width + 1)
+            }
+        }
+    }
+
+    /// The tensors as they lie on the device.
+    pub(super) fn pack(&self, named: &Named) -> Vec<f32> {
+        let parts = self.tensors.iter().map(|tensor| &named[&tensor.name][..]);
+        match self.kind {
+            Kind::Matrix { .. } => parts.collect::<Vec<_>>().concat(),
+            Kind::Vector { values } => {
+                let mut packed = parts.collect::<Vec<_>>().concat();
+                packed.resize(values, 0.0);
+                packed
+            }
+            Kind::Conv { width, weights } => {
+                let parts: Vec<_> = parts.collect();
+                let (weights, biases) = (parts[..weights].concat(), parts[weights..].concat());
+                let channels = weights.chunks_exact(width).enumerate();
+                let bias = |channel| biases.get(channel).copied().unwrap_or(0.0);
+                let packed = channels
+                    .flat_map(|(channel, weights)| weights.iter().copied().chain([bias(channel)]));
+                packed.collect()
+            }
+        }
+    }
+
+    /// The tensors out of what lies on the device.
+    pub(super) fn unpack(&self, packed: &[f32], named: &mut Named) {
+        let values = match self.kind {
+            Kind::Matrix { .. } | Kind::Vector { .. } => packed.to_vec(),
+            Kind::Conv { width, .. } => {
+                let channels = || packed.chunks_exact(width + 1);
+                let weights = channels().flat_map(|channel| channel[..width].iter().copied());
+                weights
+                    .chain(channels().map(|channel| channel[width]))
+                    .collect()
+            }
+        };
+        let mut rest = &values[..];
+        for tensor in &self.tensors {
+            let (own, after) = rest.split_at(tensor.len());
+            named.insert(tensor.name.clone(), own.to_vec());
+            rest = after;
+        }
+    }
+}

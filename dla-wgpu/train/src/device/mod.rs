@@ -1,0 +1,229 @@
+//! Training on a device: forwards, backwards and the optimiser in this project's own passes.
+
+mod block;
+mod layout;
+mod parameters;
+mod plan;
+
+use std::collections::HashMap;
+
+use dla_core::dla::gate::Gate;
+use dla_core::model::ModelConfig;
+use dla_core::model::training::AdamWOptions;
+use dla_core::{Error, Result};
+use dla_wgpu::nn::Rows;
+use dla_wgpu::nn::backward::{self, AdamW, embedding_order};
+use dla_wgpu::{Dispatch, Gpu, Readback};
+
+use crate::batch::Batch;
+use crate::engine::{Engine, Scores, Snapshot, StepReport, counted};
+use parameters::{Parameters, Which};
+use plan::Plan;
+
+/// A model in training on a device, with f32 weights and activations.
+///
+/// Deterministic: equal batches from an equal start give equal bits on one adapter.
+#[derive(Debug)]
+pub struct DeviceEngine {
+    gpu: Gpu,
+    config: ModelConfig,
+    gate: Gate,
+    options: AdamWOptions,
+    parameters: Parameters,
+    optimiser: AdamW,
+    moves: u64,
+    update: Vec<Dispatch>,
+    plans: HashMap<(usize, usize), Plan>,
+}
+
+impl DeviceEngine {
+    /// Trains the model of `snapshot`; τ learns through `gate`.
+    ///
+    /// # Errors
+    /// For settings outside their ranges and a snapshot of another model; [`Error::is_unsupported`] for softmax
+    /// attention and the soft gate; [`Error::is_device`] where the device fails.
+    pub fn new(
+        gpu: &Gpu,
+        config: ModelConfig,
+        gate: Gate,
+        options: AdamWOptions,
+        snapshot: Snapshot,
+    ) -> Result<Self> {
+        gate.check()?;
+        options.check()?;
+        let parameters = gpu.block_on(Parameters::new(gpu, &config, &options))?;
+        let optimiser = gpu.block_on(AdamW::new(gpu))?;
+        let update = gpu.block_on(async {
+            let moved = parameters.moved()?;
+            optimiser.prepare(gpu, &moved).await
+        })?;
+        let mut engine = Self {
+            gpu: gpu.clone(),
+            config,
+            gate,
+            options,
+            parameters,
+            optimiser,
+            moves: 0,
+            update,
+            plans: HashMap::new(),
+        };
+        engine.import(snapshot)?;
+        Ok(engine)
+    }
+
+    /// Prepares work for batches of this shape, unless it is there.
+    fn ready(&mut self, batch: &Batch) -> Result<(usize, usize)> {
+        let key = (batch.sequences, batch.tokens());
+        if !self.plans.contains_key(&key) {
+            let rows = Rows {
+                batch: key.0,
+                tokens: key.1,
+            };
+            let plan = Plan::new(&self.gpu, &self.config, &self.gate, &self.parameters, rows);
+            let plan = self.gpu.block_on(plan)?;
+            self.plans.insert(key, plan);
+        }
+        Ok(key)
+    }
+
+    /// Runs a batch forwards and backwards, each target's loss counting `share`; its rows' measures are on their way.
+    fn run(&mut self, batch: &Batch, share: f32) -> Result<Readback> {
+        let key = self.ready(batch)?;
+        let plan = &self.plans[&key];
+        let lengths = vec![key.1 as u32; key.0];
+        let vocabulary = self.config.vocabulary;
+        let order = embedding_order(&batch.ids, key.1, &lengths, vocabulary)?;
+        if batch.counted() > 0 {
+            backward::counted(&batch.targets, vocabulary)?;
+        }
+        let queue = self.gpu.queue();
+        queue.write_buffer(&plan.ids, 0, bytemuck::cast_slice(&batch.ids));
+        queue.write_buffer(&plan.order, 0, bytemuck::cast_slice(&order));
+        queue.write_buffer(&plan.targets, 0, bytemuck::cast_slice(&batch.targets));
+        queue.write_buffer(&plan.share, 0, &share.to_le_bytes());
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&Default::default());
+        plan.record(&mut encoder);
+        let size = plan.rows.count()? as u64 * 8;
+        let readback = Readback::record(&self.gpu, &mut encoder, &plan.measures, size);
+        let readback = self.gpu.block_on(readback)?;
+        queue.submit([encoder.finish()]);
+        Ok(readback)
+    }
+
+    /// Moves the parameters along their gradients; the gradients' norm, and whether that was skipped.
+    fn update(&mut self, rate: f64) -> Result<(f64, bool)> {
+        let t = i32::try_from(self.moves + 1).unwrap_or(i32::MAX);
+        let options = &self.options;
+        let correction = |beta: f32| (1.0 - f64::from(beta).powi(t)) as f32;
+        let step = backward::Step {
+            rate: rate as f32,
+            decay: (rate * f64::from(options.weight_decay)) as f32,
+            beta1: options.beta1,
+            beta2: options.beta2,
+            epsilon: options.epsilon,
+            corrections: [correction(options.beta1), correction(options.beta2)],
+            clip: options.clip,
+        };
+        self.gpu.block_on(self.optimiser.write(&self.gpu, &step))?;
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&Default::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            self.update
+                .iter()
+                .for_each(|dispatch| dispatch.record(&mut pass));
+        }
+        let norm = Readback::record(&self.gpu, &mut encoder, self.optimiser.norm(), 16);
+        let norm = self.gpu.block_on(norm)?;
+        self.gpu.queue().submit([encoder.finish()]);
+        let words: Vec<f32> = bytemuck::pod_collect_to_vec(&norm.wait(&self.gpu)?);
+        Ok((f64::from(words[0]), words[2] != 0.0))
+    }
+}
+
+/// Losses and hits out of a plan's measures.
+fn scores(bytes: &[u8]) -> Scores {
+    let values: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
+    let pairs = values.as_chunks::<2>().0;
+    Scores {
+        losses: pairs.iter().map(|pair| pair[0]).collect(),
+        hits: pairs.iter().map(|pair| pair[1] != 0.0).collect(),
+    }
+}
+
+impl Engine for DeviceEngine {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn step(&mut self, batches: &[Batch], rate: f64) -> Result<StepReport> {
+        let all = counted(batches)?;
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&Default::default());
+        self.parameters.clear_gradients(&mut encoder);
+        self.gpu.queue().submit([encoder.finish()]);
+        let mut sum = 0.0;
+        let mut waiting: Vec<Readback> = Vec::new();
+        for batch in batches.iter().filter(|batch| batch.counted() > 0) {
+            waiting.push(self.run(batch, 1.0 / all as f32)?);
+        }
+        let (gradient_norm, skipped) = self.update(rate)?;
+        for readback in waiting {
+            let losses = scores(&readback.wait(&self.gpu)?).losses;
+            sum += losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
+        }
+        self.moves += u64::from(!skipped);
+        Ok(StepReport {
+            loss: sum / all as f64,
+            counted: all,
+            gradient_norm,
+            skipped,
+        })
+    }
+
+    fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
+        let readback = self.run(batch, 0.0)?;
+        Ok(scores(&readback.wait(&self.gpu)?))
+    }
+
+    fn export(&mut self) -> Result<Snapshot> {
+        let (gpu, config) = (self.gpu.clone(), self.config.clone());
+        gpu.block_on(async {
+            Ok(Snapshot {
+                tensors: self.parameters.read(&gpu, &config, Which::Value).await?,
+                moves: self.moves,
+                mean: self.parameters.read(&gpu, &config, Which::Mean).await?,
+                square: self.parameters.read(&gpu, &config, Which::Square).await?,
+            })
+        })
+    }
+
+    fn import(&mut self, snapshot: Snapshot) -> Result<()> {
+        // Says which tensor does not fit.
+        for tree in [&snapshot.tensors, &snapshot.mean, &snapshot.square] {
+            tree.save(&self.config, &mut std::io::sink())?;
+        }
+        let parts = [
+            (Which::Value, &snapshot.tensors),
+            (Which::Mean, &snapshot.mean),
+            (Which::Square, &snapshot.square),
+        ];
+        for (which, tree) in parts {
+            let write = self.parameters.write(&self.gpu, &self.config, which, tree);
+            self.gpu.block_on(write)?;
+        }
+        self.moves = snapshot.moves;
+        match self.moves > u64::from(u32::MAX) {
+            true => Err(Error::input("train", "moves", "at most 2^32", self.moves)),
+            false => Ok(()),
+        }
+    }
+}

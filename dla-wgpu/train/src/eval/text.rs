@@ -1,0 +1,65 @@
+//! Bits per byte of a text.
+
+use std::f64::consts::LN_2;
+
+use dla_core::{Error, Result};
+use dla_text::Tokenizer;
+
+use crate::batch::Example;
+use crate::scores::{Reader, Totals};
+
+/// How well texts are predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TextScore {
+    /// Sums over the tokens that were predicted.
+    pub totals: Totals,
+    /// The bytes of those tokens.
+    pub bytes: usize,
+}
+
+impl TextScore {
+    /// Bits per byte; NaN of nothing.
+    pub fn bits_per_byte(&self) -> f64 {
+        self.totals.nats / LN_2 / self.bytes as f64
+    }
+}
+
+/// Predicts every token of every text but its first, in windows of `window` tokens that start from nothing.
+///
+/// # Errors
+/// For texts that the tokenizer does not take or that have fewer than two tokens in all, no window, and
+/// those of the reader.
+pub fn score<'a>(
+    reader: &impl Reader,
+    tokenizer: &Tokenizer,
+    texts: impl IntoIterator<Item = &'a [u8]>,
+    window: usize,
+) -> Result<TextScore> {
+    if window == 0 {
+        return Err(Error::input("eval", "--length", "at least 1", window));
+    }
+    let mut score = TextScore::default();
+    for text in texts {
+        let ids = tokenizer.encode_bytes(text)?;
+        for start in (0..ids.len().saturating_sub(1)).step_by(window) {
+            let end = ids.len().min(start + window + 1);
+            let example = Example::of_text(&ids[start..end], 0, end - start - 1);
+            let scores = reader.score(&example.ids, &example.targets)?;
+            score.totals.add(scores.totals(&example.targets));
+        }
+        score.bytes += text.len() - first_bytes(tokenizer, &ids).min(text.len());
+    }
+    match score.totals.counted {
+        0 => Err(Error::input("eval", "text", "at least two tokens", "fewer")),
+        _ => Ok(score),
+    }
+}
+
+/// The bytes of the first token, which nothing predicts.
+fn first_bytes(tokenizer: &Tokenizer, ids: &[u32]) -> usize {
+    if tokenizer.is_bytes() {
+        return ids.len().min(1);
+    }
+    let mut decoder = tokenizer.decoder(&[]);
+    ids.first().map_or(0, |&id| decoder.push(id).len())
+}

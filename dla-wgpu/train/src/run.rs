@@ -1,0 +1,346 @@
+//! A run: settings, data and an engine tied together, step by step.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use dla_core::dla::gate::Gate;
+use dla_core::model::training::AdamWOptions;
+use dla_core::model::{Initial, ModelConfig, ModelTensors};
+use dla_core::{Error, Result};
+
+use crate::batch::Batch;
+use crate::engine::{Engine, Snapshot, StepReport};
+use crate::metrics::{EvaluationLine, Line, Metrics, StepLine};
+use crate::scores::Totals;
+use crate::settings::Settings;
+use crate::store::{State, Store, read_model};
+use crate::task::{Split, Task};
+use crate::{atomic, curve};
+
+/// Steps that may be left out in a row before a run counts as diverged.
+const MOST_SKIPPED: u32 = 10;
+
+/// What a run starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// New weights.
+    Fresh,
+    /// The weights of a model directory.
+    Init(PathBuf),
+    /// The newest checkpoint in the output folder.
+    Resume,
+}
+
+/// Who looks on while a run is under way.
+pub trait Watcher {
+    /// A step was done.
+    fn step(&mut self, line: &StepLine);
+
+    /// What is held out was evaluated.
+    fn evaluated(&mut self, line: &EvaluationLine);
+
+    /// A step was left out, for its gradients were not finite.
+    fn skipped(&mut self, step: u64);
+
+    /// True to end the run after this step, with a checkpoint.
+    fn stops(&self) -> bool;
+}
+
+/// A run, ready for an engine.
+pub struct Run {
+    settings: Settings,
+    task: Box<dyn Task>,
+    store: Store,
+    config: ModelConfig,
+    gate: Gate,
+    state: State,
+    snapshot: Option<Snapshot>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Steps done.
+    pub step: u64,
+    /// All steps are done.
+    pub finished: bool,
+    /// The last step's loss, if there was one.
+    pub loss: Option<f64>,
+    /// The last evaluation, if there was one.
+    pub evaluation: Option<EvaluationLine>,
+    /// The last checkpoint.
+    pub checkpoint: PathBuf,
+}
+
+impl Run {
+    /// Reads what the settings name.
+    ///
+    /// # Errors
+    /// For settings that do not fit each other or the checkpoint to start from, texts that cannot be read,
+    /// and an output folder that holds another run already.
+    pub fn open(settings: Settings, start: &Start) -> Result<Self> {
+        let store = Store::open(
+            &settings.output,
+            settings.every.keep,
+            settings.data.tokenizer(),
+        )?;
+        let (task, config, snapshot, saved) = match start {
+            Start::Resume => {
+                let (config, state, snapshot) = store.load()?;
+                let task = settings.data.task(Some(config.vocabulary))?;
+                (task, config, snapshot, Some(state))
+            }
+            Start::Init(folder) => {
+                let (config, tensors) = read_model(folder)?;
+                let task = settings.data.task(Some(config.vocabulary))?;
+                check_init(&settings, &*task, &config)?;
+                (task, config, Snapshot::untrained(tensors), None)
+            }
+            Start::Fresh => {
+                let (task, config, tensors) = fresh(&settings)?;
+                (task, config, Snapshot::untrained(tensors), None)
+            }
+        };
+        let state = State {
+            step: 0,
+            moves: 0,
+            seed: settings.seed,
+            settings: settings.hash()?,
+            data: task.fingerprint(),
+        };
+        let state = match saved {
+            Some(saved) => same_run(state, saved)?,
+            None => unused(&store, state)?,
+        };
+        let gate = settings.model.as_ref().map(|model| model.gate());
+        Ok(Self {
+            gate: gate.transpose()?.unwrap_or_default(),
+            snapshot: Some(snapshot),
+            settings,
+            task,
+            store,
+            config,
+            state,
+        })
+    }
+
+    /// The model's settings.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// How τ learns.
+    pub fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// The optimiser's options.
+    pub fn adamw(&self) -> AdamWOptions {
+        self.settings.adamw()
+    }
+
+    /// The run's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Steps done before.
+    pub fn step(&self) -> u64 {
+        self.state.step
+    }
+
+    /// The model and its optimiser, for the engine; given once.
+    ///
+    /// # Errors
+    /// When it has been given already.
+    pub fn take_snapshot(&mut self) -> Result<Snapshot> {
+        let taken = || Error::input("train", "snapshot", "to be taken once", "twice");
+        self.snapshot.take().ok_or_else(taken)
+    }
+
+    /// Trains `engine` until all steps are done or `watcher` stops it.
+    ///
+    /// # Errors
+    /// For data that does not fit the model, a loss that is not finite, an engine that fails, and files that
+    /// cannot be written. The last checkpoint stays.
+    pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
+        let mut metrics = Metrics::open(self.store.folder(), self.state.step)?;
+        let (mut last, mut evaluation, mut skipped) = (None, None, 0);
+        while self.state.step < self.settings.steps {
+            let line = self.advance(engine, &mut skipped)?;
+            if line.gradient_norm.is_none() {
+                watcher.skipped(line.step);
+            }
+            watcher.step(&line);
+            last = Some(line.loss);
+            let every = self.settings.every;
+            if self.is_due(every.log) {
+                metrics.push(Line::Step(line))?;
+            }
+            if self.is_due(every.evaluate) {
+                let line = self.evaluate(engine)?;
+                metrics.push(Line::Evaluation(line))?;
+                watcher.evaluated(&line);
+                evaluation = Some(line);
+                self.draw(&metrics)?;
+            }
+            if watcher.stops() {
+                break;
+            }
+            if self.is_due(every.checkpoint) {
+                self.save(engine)?;
+            }
+        }
+        self.draw(&metrics)?;
+        Ok(Outcome {
+            step: self.state.step,
+            finished: self.state.step >= self.settings.steps,
+            loss: last,
+            evaluation,
+            checkpoint: self.save(engine)?,
+        })
+    }
+
+    /// One step.
+    fn advance(&mut self, engine: &mut dyn Engine, skipped: &mut u32) -> Result<StepLine> {
+        let start = Instant::now();
+        let batches = self.batches()?;
+        let rate = self.settings.rate().at(self.state.step);
+        let report = engine.step(&batches, rate)?;
+        self.check(&report, skipped)?;
+        self.state.step += 1;
+        self.state.moves += u64::from(!report.skipped);
+        let tokens: usize = batches.iter().map(|batch| batch.ids.len()).sum();
+        Ok(StepLine {
+            step: self.state.step,
+            loss: report.loss,
+            rate,
+            gradient_norm: (!report.skipped).then_some(report.gradient_norm),
+            tokens_per_second: tokens as f64 / start.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// The batches of the next step: a pure function of its number.
+    fn batches(&self) -> Result<Vec<Batch>> {
+        let sizes = self.settings.batch;
+        let first = self.state.step * sizes.accumulation as u64;
+        let batch = |i| {
+            let number = first + i;
+            let seed = self.settings.seed;
+            self.task.batch(Split::Train, seed, number, sizes.sequences)
+        };
+        (0..sizes.accumulation as u64).map(batch).collect()
+    }
+
+    /// Refuses to go on where nothing is learned any more.
+    fn check(&self, report: &StepReport, skipped: &mut u32) -> Result<()> {
+        let diverged = |argument, got: String| {
+            let argument = format!("{argument} of step {}", self.state.step + 1);
+            let error = Error::diverged("train", argument, "a finite number", got);
+            let path = self.store.folder().display().to_string();
+            let advice = format!("the last checkpoint in {path} stays; try a lower rate");
+            Err(error.advise(advice))
+        };
+        *skipped = if report.skipped { *skipped + 1 } else { 0 };
+        if !report.loss.is_finite() {
+            return diverged("loss", report.loss.to_string());
+        }
+        if *skipped >= MOST_SKIPPED {
+            let got = format!("{MOST_SKIPPED} steps in a row without one");
+            return diverged("gradient norm", got);
+        }
+        Ok(())
+    }
+
+    /// How well what is held out is predicted.
+    fn evaluate(&self, engine: &mut dyn Engine) -> Result<EvaluationLine> {
+        let mut totals = Totals::default();
+        for number in 0..self.settings.every.evaluation_batches {
+            let sequences = self.settings.batch.sequences;
+            let seed = self.settings.seed;
+            let batch = self.task.batch(Split::Held, seed, number, sequences)?;
+            totals.add(engine.evaluate(&batch)?.totals(&batch.targets));
+        }
+        if !totals.loss().is_finite() {
+            let argument = format!("evaluation after step {}", self.state.step);
+            let loss = totals.loss();
+            return Err(Error::diverged("train", argument, "a finite loss", loss));
+        }
+        Ok(EvaluationLine::of(self.state.step, &totals))
+    }
+
+    fn is_due(&self, every: u64) -> bool {
+        let step = self.state.step;
+        every > 0 && (step.is_multiple_of(every) || step == self.settings.steps)
+    }
+
+    fn draw(&self, metrics: &Metrics) -> Result<()> {
+        let path = self.store.folder().join("loss.svg");
+        atomic::write(&path, curve::svg(metrics.lines()).as_bytes())
+    }
+
+    fn save(&self, engine: &mut dyn Engine) -> Result<PathBuf> {
+        self.store
+            .save(&self.config, &self.state, &engine.export()?)?;
+        Ok(self.store.checkpoint(self.state.step))
+    }
+}
+
+/// The task, the model and its initial weights.
+type Fresh = (Box<dyn Task>, ModelConfig, ModelTensors<Vec<f32>>);
+
+fn fresh(settings: &Settings) -> Result<Fresh> {
+    let Some(model) = &settings.model else {
+        let expected = "a section, or --init with a checkpoint";
+        return Err(Error::input("train", "model", expected, "neither"));
+    };
+    let task = settings.data.task(model.vocabulary)?;
+    let config = model.config(task.vocabulary())?;
+    let mut initial = Initial::new(&config, settings.seed, model.tau())?;
+    let tensors = ModelTensors::load(&config, &mut initial)?;
+    Ok((task, config, tensors))
+}
+
+/// Refuses a section `model` that is not the checkpoint's, and data beyond its vocabulary.
+fn check_init(settings: &Settings, task: &dyn Task, config: &ModelConfig) -> Result<()> {
+    let ids = task.vocabulary();
+    if ids > config.vocabulary {
+        let expected = format!("a vocabulary of at least {ids} for the data");
+        return Err(Error::input("train", "--init", expected, config.vocabulary));
+    }
+    match &settings.model {
+        Some(model) if model.config(config.vocabulary)? != *config => {
+            let expected = "the checkpoint's settings, or no section";
+            Err(Error::input("train", "model", expected, "others"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The state to go on from, if it is of this run.
+fn same_run(new: State, saved: State) -> Result<State> {
+    let advice = "go on with the settings and texts that the run was started with";
+    for (name, new, saved) in [
+        ("settings", new.settings, saved.settings),
+        ("data", new.data, saved.data),
+    ] {
+        if new != saved {
+            let error = Error::input("train", name, "those of the run", "others");
+            return Err(error.advise(advice));
+        }
+    }
+    Ok(saved)
+}
+
+/// Refuses a folder that holds checkpoints already.
+fn unused(store: &Store, state: State) -> Result<State> {
+    match store.steps()?.last() {
+        None => Ok(state),
+        Some(step) => {
+            let name = store.folder().display().to_string();
+            let got = format!("a run that has come to step {step}");
+            let error = Error::input("train", name, "a new folder", got);
+            Err(error.advise("go on with --resume, or name another output"))
+        }
+    }
+}

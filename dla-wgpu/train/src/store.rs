@@ -1,0 +1,236 @@
+//! A run's folder: checkpoints that are whole or absent, the newest of which a run goes on from.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use dla_core::checkpoint::Checkpoint;
+use dla_core::model::{ModelConfig, ModelTensors, TensorName};
+use dla_core::tensors::{self, TensorFile};
+use dla_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::atomic;
+use crate::engine::Snapshot;
+
+/// What the tokenizer of a model directory consists of.
+const TOKENIZER: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
+const OPTIMISER: &str = "optimiser.safetensors";
+const STATE: &str = "state.json";
+/// What the names of checkpoints begin with.
+const PREFIX: &str = "step-";
+
+/// Where a run is.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Steps done.
+    pub step: u64,
+    /// Steps of the optimiser that have moved something.
+    pub moves: u64,
+    /// The seed.
+    pub seed: u64,
+    /// What the settings hash to.
+    pub settings: u64,
+    /// What the texts hash to.
+    pub data: u64,
+}
+
+/// A run's folder.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+    /// Checkpoints that are kept; 0 is all.
+    keep: usize,
+    tokenizer: Option<PathBuf>,
+}
+
+impl Store {
+    /// The folder `folder`, made if it is not there; checkpoints get the tokenizer in `tokenizer`.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(folder: &Path, keep: usize, tokenizer: Option<&Path>) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(|error| unwritten(folder, error))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            keep,
+            tokenizer: tokenizer.map(Path::to_owned),
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The checkpoint after `step` steps, whether it is there or not.
+    pub fn checkpoint(&self, step: u64) -> PathBuf {
+        self.folder.join(format!("{PREFIX}{step:08}"))
+    }
+
+    /// The steps of all checkpoints, ascending.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn steps(&self) -> Result<Vec<u64>> {
+        let entries = fs::read_dir(&self.folder).map_err(|error| unread(&self.folder, error))?;
+        let mut steps = Vec::new();
+        for entry in entries {
+            let name = entry
+                .map_err(|error| unread(&self.folder, error))?
+                .file_name();
+            let step = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            steps.extend(step.and_then(|step| step.parse::<u64>().ok()));
+        }
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
+    /// Writes the checkpoint of `snapshot` and removes those that are too old.
+    ///
+    /// # Errors
+    /// When something cannot be written; the earlier checkpoints stay then.
+    pub fn save(&self, config: &ModelConfig, state: &State, snapshot: &Snapshot) -> Result<()> {
+        let path = self.checkpoint(state.step);
+        if !path.exists() {
+            atomic::folder_of(&path, |folder| self.fill(folder, config, state, snapshot))?;
+        }
+        let steps = self.steps()?;
+        let old = steps.len().saturating_sub(self.keep);
+        for &step in steps[..old].iter().filter(|_| self.keep > 0) {
+            let path = self.checkpoint(step);
+            fs::remove_dir_all(&path).map_err(|error| unwritten(&path, error))?;
+        }
+        Ok(())
+    }
+
+    fn fill(
+        &self,
+        folder: &Path,
+        config: &ModelConfig,
+        state: &State,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        file(&folder.join("config.json"), |out| {
+            out.write_all(config.to_json()?.as_bytes())
+                .map_err(|error| unwritten(folder, error))
+        })?;
+        file(&folder.join("model.safetensors"), |out| {
+            snapshot.tensors.save(config, out)
+        })?;
+        let names = named(config)?;
+        let means = [&snapshot.mean, &snapshot.square].into_iter().flatten();
+        let arrays: Vec<_> = names
+            .iter()
+            .zip(means)
+            .map(|(name, values)| (name.name.as_str(), name.shape.as_slice(), values.as_slice()))
+            .collect();
+        file(&folder.join(OPTIMISER), |out| {
+            tensors::write(out, &arrays).map_err(|error| unwritten(folder, error))
+        })?;
+        let state = serde_json::to_vec_pretty(state)
+            .map_err(|error| Error::file("train", STATE, "to be written", error))?;
+        file(&folder.join(STATE), |out| {
+            out.write_all(&state)
+                .map_err(|error| unwritten(folder, error))
+        })?;
+        for name in TOKENIZER {
+            let source = self.tokenizer.as_ref().map(|from| from.join(name));
+            if let Some(source) = source.filter(|source| source.is_file()) {
+                let to = folder.join(name);
+                fs::copy(&source, &to).map_err(|error| unwritten(&to, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the newest checkpoint.
+    ///
+    /// # Errors
+    /// When there is none, or it is not whole.
+    pub fn load(&self) -> Result<(ModelConfig, State, Snapshot)> {
+        let Some(&step) = self.steps()?.last() else {
+            let name = self.folder.display().to_string();
+            let error = Error::input("train", name, "a checkpoint to go on from", "none");
+            return Err(error.advise("start without --resume"));
+        };
+        let folder = self.checkpoint(step);
+        let path = folder.join(STATE);
+        let text = fs::read_to_string(&path).map_err(|error| unread(&path, error))?;
+        let state: State = serde_json::from_str(&text).map_err(|error| {
+            Error::input(
+                "train",
+                path.display().to_string(),
+                "the state of a run",
+                error,
+            )
+        })?;
+        let (config, tensors) = read_model(&folder)?;
+        let file = TensorFile::open(&folder.join(OPTIMISER))?;
+        let names = named(&config)?;
+        let mut means = Vec::with_capacity(names.len());
+        for name in &names {
+            means.push(file.require(&name.name)?.widened("", &name.shape)?);
+        }
+        let mut means = means.into_iter();
+        // The tree of the tensors, filled in order: there are twice as many means as tensors.
+        let mut tree = || {
+            let next = |_: &Vec<f32>| means.next().unwrap_or_default();
+            tensors.each_ref().map(next)
+        };
+        let (mean, square) = (tree(), tree());
+        let moves = state.moves;
+        Ok((
+            config,
+            state,
+            Snapshot {
+                tensors,
+                moves,
+                mean,
+                square,
+            },
+        ))
+    }
+}
+
+/// Settings and tensors of a model directory.
+///
+/// # Errors
+/// Those of [`Checkpoint::open`] and [`Checkpoint::weights`].
+pub fn read_model(folder: &Path) -> Result<(ModelConfig, ModelTensors<Vec<f32>>)> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let config = checkpoint.config().clone();
+    let tensors = ModelTensors::load(&config, &mut checkpoint.weights()?)?;
+    Ok((config, tensors))
+}
+
+/// The names of the optimiser's arrays: the means of all gradients, then of all squares.
+fn named(config: &ModelConfig) -> Result<Vec<TensorName>> {
+    let names: Vec<TensorName> = ModelTensors::names(config)?.into_iter().collect();
+    let with = |prefix: &'static str| {
+        names.iter().map(move |name| TensorName {
+            name: format!("{prefix}.{}", name.name),
+            shape: name.shape.clone(),
+        })
+    };
+    Ok(with("mean").chain(with("square")).collect())
+}
+
+/// Writes a file of a folder that is not in its place yet.
+fn file(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    let file = File::create_new(path).map_err(|error| unwritten(path, error))?;
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
+    ended.map_err(|error| unwritten(path, error))
+}
+
+fn unread(path: &Path, error: std::io::Error) -> Error {
+    let name = path.display().to_string();
+    Error::input("train", name, "to be read", error)
+}
+
+fn unwritten(path: &Path, error: std::io::Error) -> Error {
+    Error::file("train", path.display().to_string(), "to be written", error)
+}

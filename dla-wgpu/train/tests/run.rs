@@ -1,0 +1,283 @@
+//! Whole runs of tiny models on the CPU.
+
+use std::fs;
+use std::path::Path;
+
+use dla_core::checkpoint::Checkpoint;
+use dla_core::{Error, Model, Result};
+use dla_train::metrics::{EvaluationLine, Line, StepLine, read};
+use dla_train::{
+    Batch, CpuEngine, Engine, Outcome, Run, Scores, Settings, Snapshot, Start, StepReport, Watcher,
+};
+
+/// Looks on, and stops the run after a step.
+#[derive(Default)]
+struct Looker {
+    stop_after: Option<u64>,
+    steps: Vec<StepLine>,
+    skipped: Vec<u64>,
+}
+
+impl Watcher for Looker {
+    fn step(&mut self, line: &StepLine) {
+        self.steps.push(*line);
+    }
+
+    fn evaluated(&mut self, _: &EvaluationLine) {}
+
+    fn skipped(&mut self, step: u64) {
+        self.skipped.push(step);
+    }
+
+    fn stops(&self) -> bool {
+        let done = self.steps.last().map(|line| line.step);
+        done.is_some() && done >= self.stop_after && self.stop_after.is_some()
+    }
+}
+
+const MODEL: &str = r#"
+[model]
+family = "gated_deltanet"
+hidden = 16
+layers = 1
+heads = 2
+head_dim = 8
+intermediate = 16
+[model.dla]
+capacity = 3
+tau = 1.2
+"#;
+
+/// The settings of a run on a folder of text.
+fn settings(folder: &Path, steps: u64, more: &str) -> Settings {
+    let text = folder.join("text.txt");
+    if !text.exists() {
+        fs::write(
+            &text,
+            "The quick brown fox jumps over the lazy dog. ".repeat(40),
+        )
+        .expect("a text");
+    }
+    let text = format!(
+        "seed = 3\nsteps = {steps}\noutput = {:?}\n[data]\ntask = \"text\"\nlength = 24\nfiles = [{text:?}]\n\
+         [batch]\nsequences = 3\naccumulation = 2\n[optimiser]\nrate = 1e-2\nwarmup = {}\n\
+         [every]\nlog = 1\nevaluate = 20\nevaluation_batches = 1\ncheckpoint = 5\n{more}",
+        folder.join("out"),
+        steps.min(5)
+    );
+    Settings::parse("settings", &text).expect("valid settings")
+}
+
+fn train(settings: &Settings, start: &Start, looker: &mut Looker) -> Result<Outcome> {
+    let mut run = Run::open(settings.clone(), start)?;
+    let snapshot = run.take_snapshot()?;
+    let config = run.config().clone();
+    let mut engine = CpuEngine::new(config, run.gate(), run.adamw(), snapshot)?;
+    run.train(&mut engine, looker)
+}
+
+#[test]
+fn a_small_text_is_learned() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path(), 60, MODEL);
+    let mut looker = Looker::default();
+    let outcome = train(&settings, &Start::Fresh, &mut looker).expect("a run");
+    assert!(outcome.finished && outcome.step == 60);
+    let losses: Vec<f64> = looker.steps.iter().map(|line| line.loss).collect();
+    assert!(
+        (losses[0] - 256f64.ln()).abs() < 0.1,
+        "an untrained model guesses: {}",
+        losses[0]
+    );
+    let evaluation = outcome.evaluation.expect("an evaluation");
+    assert!(
+        losses[59] < 3.0 && evaluation.evaluation_loss < 3.0,
+        "{losses:?}, {evaluation:?}"
+    );
+    // The folder: a model that opens, metrics, the curve.
+    let checkpoint = Checkpoint::open(&outcome.checkpoint).expect("a checkpoint");
+    assert!(checkpoint.faults().is_empty());
+    assert_eq!(
+        Model::load(&outcome.checkpoint)
+            .expect("a model")
+            .config()
+            .dims()
+            .capacity,
+        3
+    );
+    let lines = read(&folder.path().join("out/metrics.jsonl")).expect("metrics");
+    assert_eq!(lines.len(), 60 + 3);
+    assert!(lines.contains(&Line::Evaluation(evaluation)));
+    let curve = fs::read_to_string(folder.path().join("out/loss.svg")).expect("a curve");
+    assert_eq!(curve.matches("<polyline").count(), 2);
+    let kept = fs::read_dir(folder.path().join("out"))
+        .expect("the folder")
+        .count();
+    assert_eq!(kept, 2 + 2, "two checkpoints are kept");
+}
+
+/// The bytes of a checkpoint's files.
+fn bytes(checkpoint: &Path) -> Vec<Vec<u8>> {
+    [
+        "config.json",
+        "model.safetensors",
+        "optimiser.safetensors",
+        "state.json",
+    ]
+    .map(|name| fs::read(checkpoint.join(name)).expect("a file"))
+    .into()
+}
+
+#[test]
+fn a_run_that_was_stopped_ends_like_one_that_was_not() {
+    let (whole, parts) = (tempfile::tempdir(), tempfile::tempdir());
+    let (whole, parts) = (whole.expect("a folder"), parts.expect("a folder"));
+    let (a, b) = (
+        settings(whole.path(), 12, MODEL),
+        settings(parts.path(), 12, MODEL),
+    );
+    let mut never = Looker::default();
+    let end = train(&a, &Start::Fresh, &mut never).expect("a run");
+    for (start, stop) in [
+        (Start::Fresh, Some(4)),
+        (Start::Resume, Some(7)),
+        (Start::Resume, None),
+    ] {
+        let mut looker = Looker {
+            stop_after: stop,
+            ..Looker::default()
+        };
+        let outcome = train(&b, &start, &mut looker).expect("a part");
+        assert_eq!(outcome.step, stop.unwrap_or(12));
+        assert_eq!(outcome.finished, stop.is_none());
+    }
+    assert_eq!(
+        bytes(&end.checkpoint),
+        bytes(&parts.path().join("out/step-00000012"))
+    );
+    let numbers = |folder: &Path| -> Vec<(u64, f64)> {
+        let lines = read(&folder.join("out/metrics.jsonl")).expect("metrics");
+        let number = |line: &Line| match line {
+            Line::Step(line) => (line.step, line.loss),
+            Line::Evaluation(line) => (line.step, line.evaluation_loss),
+        };
+        lines.iter().map(number).collect()
+    };
+    assert_eq!(numbers(whole.path()), numbers(parts.path()));
+}
+
+#[test]
+fn other_settings_or_texts_do_not_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = settings(folder.path(), 3, MODEL);
+    train(&first, &Start::Fresh, &mut Looker::default()).expect("a run");
+    let refused = |settings: &Settings, start: &Start| {
+        let error = Run::open(settings.clone(), start).err().expect("refused");
+        assert!(error.is_input(), "{error}");
+        error.argument().to_owned()
+    };
+    assert!(
+        refused(&first, &Start::Fresh).ends_with("out"),
+        "a run is there already"
+    );
+    assert_eq!(
+        refused(&settings(folder.path(), 4, MODEL), &Start::Resume),
+        "settings"
+    );
+    let mut often = first.clone();
+    often.every.log = 7;
+    assert!(
+        Run::open(often, &Start::Resume).is_ok(),
+        "intervals may change"
+    );
+    fs::write(folder.path().join("text.txt"), "Another text. ".repeat(100)).expect("a text");
+    assert_eq!(refused(&first, &Start::Resume), "data");
+    let empty = tempfile::tempdir().expect("a folder");
+    let none = settings(empty.path(), 3, MODEL);
+    assert!(refused(&none, &Start::Resume).ends_with("out"));
+}
+
+#[test]
+fn a_run_starts_from_a_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = settings(folder.path(), 30, MODEL);
+    let outcome = train(&first, &Start::Fresh, &mut Looker::default()).expect("a run");
+    let mut second = settings(folder.path(), 2, "");
+    second.output = folder.path().join("second");
+    let start = Start::Init(outcome.checkpoint.clone());
+    let mut looker = Looker::default();
+    train(&second, &start, &mut looker).expect("a run without a section model");
+    assert!(looker.steps[0].loss < 4.5, "{}", looker.steps[0].loss);
+    let mut third = settings(
+        folder.path(),
+        2,
+        &MODEL.replace("capacity = 3", "capacity = 4"),
+    );
+    third.output = folder.path().join("third");
+    let error = Run::open(third, &start).err().expect("another model");
+    assert_eq!(error.argument(), "model");
+}
+
+/// An engine whose steps go wrong.
+struct Broken(CpuEngine, StepReport);
+
+impl Engine for Broken {
+    fn config(&self) -> &dla_core::model::ModelConfig {
+        self.0.config()
+    }
+
+    fn step(&mut self, _: &[Batch], _: f64) -> Result<StepReport> {
+        Ok(self.1)
+    }
+
+    fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
+        self.0.evaluate(batch)
+    }
+
+    fn export(&mut self) -> Result<Snapshot> {
+        self.0.export()
+    }
+
+    fn import(&mut self, snapshot: Snapshot) -> Result<()> {
+        self.0.import(snapshot)
+    }
+}
+
+fn broken(report: StepReport) -> (Error, Looker) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path(), 50, MODEL);
+    let mut run = Run::open(settings, &Start::Fresh).expect("a run");
+    let snapshot = run.take_snapshot().expect("the first time");
+    let engine = CpuEngine::new(run.config().clone(), run.gate(), run.adamw(), snapshot);
+    let mut looker = Looker::default();
+    let mut engine = Broken(engine.expect("an engine"), report);
+    let error = run
+        .train(&mut engine, &mut looker)
+        .expect_err("nothing is learned");
+    (error, looker)
+}
+
+#[test]
+fn a_run_that_diverges_says_so() {
+    let report = StepReport {
+        loss: f64::NAN,
+        counted: 9,
+        gradient_norm: f64::NAN,
+        skipped: true,
+    };
+    let (error, looker) = broken(report);
+    assert!(
+        error.is_diverged() && error.argument() == "loss of step 1",
+        "{error}"
+    );
+    assert!(looker.steps.is_empty());
+    let (error, looker) = broken(StepReport {
+        loss: 1.0,
+        ..report
+    });
+    assert!(
+        error.is_diverged() && error.argument().contains("gradient"),
+        "{error}"
+    );
+    assert_eq!(looker.skipped, (1..10).collect::<Vec<_>>());
+}

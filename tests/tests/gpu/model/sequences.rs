@@ -1,0 +1,218 @@
+//! Sequences kept, rolled back, replayed, refused and recorded by the host.
+
+use dla_core::model::{Call, Rows};
+use dla_core::{Decisions, Schedule};
+use dla_tests::gpu::gpu;
+use dla_wgpu::model::{self, Batch, Taken, Wanted};
+use dla_wgpu::nn::WeightType;
+
+use super::support::{ALL, Pair, append, settings, with_dla};
+use crate::models::{RandomWeights, attention, distance, gated_delta, ids, mamba2};
+
+#[test]
+fn kind_05_06_and_10_restored_rolled_back_and_reset() {
+    let Some(gpu) = gpu() else { return };
+    for (name, config) in settings()
+        .into_iter()
+        .filter(|(name, _)| name.contains(", d") || name.contains("fen"))
+    {
+        let pair = Pair::new(gpu, name, &config);
+        let mut batch = pair.batch(2);
+        let prompt = ids(37);
+        pair.run(&mut batch, &[&prompt, &prompt[5..]], &ALL);
+        let snapshot = gpu.block_on(batch.snapshot(1)).expect("a snapshot");
+        let saved = gpu.block_on(batch.session(1)).expect("a session").save();
+        let steps = |batch: &mut Batch| -> Vec<Taken> {
+            let ids = ids(9);
+            ids.iter()
+                .map(|id| pair.run(batch, &[&[], &[*id]], &ALL).remove(1))
+                .collect()
+        };
+        let want = steps(&mut batch);
+        gpu.block_on(batch.rollback(1, &snapshot))
+            .expect("its snapshot");
+        assert_eq!(batch.position(1), 32, "{name}");
+        assert_eq!(steps(&mut batch), want, "{name}: rolled back");
+        let mut session = pair.cpu.session();
+        session.load(&saved).expect("the host's layout");
+        let mut restored = pair.batch(2);
+        gpu.block_on(restored.restore(1, &session))
+            .expect("its session");
+        assert_eq!(
+            gpu.block_on(restored.session(1)).expect("a session").save(),
+            saved,
+            "{name}"
+        );
+        assert_eq!(steps(&mut restored), want, "{name}: restored");
+        gpu.block_on(batch.reset(1)).expect("a sequence");
+        let mut new = pair.batch(2);
+        let again = pair.run(&mut batch, &[&[], &prompt], &ALL);
+        assert_eq!(
+            again[1],
+            pair.run(&mut new, &[&[], &prompt], &ALL)[1],
+            "{name}: reset"
+        );
+        // The CPU goes on from where the device stopped.
+        let gone_on = pair.cpu.run(
+            &mut session,
+            &ids(9),
+            &Call {
+                logits: Rows::All,
+                replay: None,
+            },
+        );
+        let logits: Vec<f32> = want.iter().flat_map(|taken| taken.logits.clone()).collect();
+        let far = distance(&gone_on.expect("valid ids").logits, &logits);
+        assert!(far < 1e-3, "{name}: on the CPU {far:.1e} away");
+    }
+}
+
+#[test]
+fn decisions_are_replayed() {
+    let Some(gpu) = gpu() else { return };
+    for plain in [mamba2().0, gated_delta().0] {
+        let pair = Pair::new(gpu, "replay", &with_dla(plain, 4, Schedule::Dynamic));
+        let ids = ids(60);
+        let mut decisions = vec![Decisions::new(60 * 6); 2];
+        for (layer, decisions) in decisions.iter_mut().enumerate() {
+            for t in (0..60).step_by(layer + 2) {
+                let full = t / (layer + 2) >= 4;
+                decisions.boundary[t * 6..][..6].fill(1);
+                decisions.merge_at[t * 6..][..6].fill(if full { (t % 3) as i32 } else { -1 });
+            }
+        }
+        let mut batch = pair.batch(1);
+        let cut = |decisions: &Decisions, tokens: std::ops::Range<usize>| Decisions {
+            boundary: decisions.boundary[tokens.start * 6..tokens.end * 6].to_vec(),
+            merge_at: decisions.merge_at[tokens.start * 6..tokens.end * 6].to_vec(),
+        };
+        let mut taken = Taken::default();
+        for tokens in [0..37, 37..38, 38..60] {
+            let part: Vec<_> = decisions.iter().map(|d| cut(d, tokens.clone())).collect();
+            let wanted = Wanted {
+                replay: Some(&[&part]),
+                ..ALL
+            };
+            append(
+                &mut taken,
+                &pair.run(&mut batch, &[&ids[tokens]], &wanted)[0],
+            );
+        }
+        let got: Vec<_> = taken
+            .traces
+            .iter()
+            .map(|trace| trace.decisions.clone())
+            .collect();
+        assert_eq!(got, decisions);
+        let call = Call {
+            logits: Rows::All,
+            replay: Some(&decisions),
+        };
+        let want = pair
+            .cpu
+            .run(&mut pair.cpu.session(), &ids, &call)
+            .expect("possible decisions");
+        assert!(distance(&taken.logits, &want.logits) < 1e-4);
+        let wanted = Wanted {
+            replay: Some(&[&decisions]),
+            ..ALL
+        };
+        let error = gpu
+            .block_on(batch.run(&[&ids[..7]], &wanted))
+            .expect_err("60 tokens' decisions for 7");
+        assert!(error.is_input(), "{error}");
+    }
+}
+
+#[test]
+fn kind_36_mistakes_are_told_and_leave_the_sequences_as_they_were() {
+    let Some(gpu) = gpu() else { return };
+    let pair = Pair::new(gpu, "mistakes", &with_dla(mamba2().0, 4, Schedule::Dynamic));
+    let other = Pair::new(gpu, "another", &mamba2().0);
+    let mut batch = pair.batch(2);
+    pair.run(&mut batch, &[&ids(5), &ids(6)], &Wanted::default());
+    for (ids, wanted) in [
+        (&[&[1, 23][..], &[1]][..], Wanted::default()),
+        (&[&[1], &[65_536 + 1]], Wanted::default()),
+        (&[&[1], &[u32::MAX]], Wanted::default()),
+        (&[&[1]], Wanted::default()),
+        (
+            &[&[1], &[1]],
+            Wanted {
+                top: 65,
+                ..Wanted::default()
+            },
+        ),
+    ] {
+        let error = gpu
+            .block_on(batch.run(ids, &wanted))
+            .expect_err("a mistake");
+        assert!(error.is_input(), "{error}");
+    }
+    let session = other.cpu.session();
+    assert!(
+        gpu.block_on(batch.restore(0, &session))
+            .expect_err("another model's")
+            .is_input()
+    );
+    assert!(
+        gpu.block_on(batch.reset(2))
+            .expect_err("two sequences")
+            .is_input()
+    );
+    assert!(
+        gpu.block_on(pair.gpu.batch(0))
+            .expect_err("none")
+            .is_input()
+    );
+    assert!(
+        gpu.block_on(pair.gpu.batch(5000))
+            .expect_err("too many")
+            .is_input()
+    );
+    assert_eq!((batch.position(0), batch.position(1)), (5, 6));
+    let after = pair.run(&mut batch, &[&[3], &[4]], &ALL);
+    let mut untouched = pair.batch(2);
+    pair.run(&mut untouched, &[&ids(5), &ids(6)], &Wanted::default());
+    assert_eq!(pair.run(&mut untouched, &[&[3], &[4]], &ALL), after);
+}
+
+#[test]
+fn softmax_attention_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    let (config, mut weights) = (attention(), RandomWeights::default());
+    let load = model::Model::load(gpu, &config, &mut weights, WeightType::F32);
+    let error = gpu.block_on(load).expect_err("no passes");
+    assert!(error.is_unsupported(), "{error}");
+    assert!(
+        weights.tensors.is_empty(),
+        "refused before anything is read"
+    );
+}
+
+#[test]
+fn calls_are_recorded_into_the_hosts_encoder_before_any_is_submitted() {
+    let Some(gpu) = gpu() else { return };
+    let pair = Pair::new(
+        gpu,
+        "recorded",
+        &with_dla(gated_delta().0, 4, Schedule::Dynamic),
+    );
+    let ids = ids(50);
+    let mut batch = pair.batch(1);
+    let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    let pieces = [&ids[..40], &ids[40..41], &ids[41..42], &ids[42..]];
+    let pending: Vec<_> = pieces
+        .iter()
+        .map(|ids| pollster::block_on(batch.record(&mut encoder, &[*ids], &ALL)).expect("recorded"))
+        .collect();
+    gpu.queue().submit([encoder.finish()]);
+    let mut all = Taken::default();
+    for pending in pending {
+        append(
+            &mut all,
+            &gpu.block_on(pending.taken()).expect("answers")[0],
+        );
+    }
+    assert_eq!(all, pair.in_pieces(&ids, &[40, 1, 1]));
+}
