@@ -1,183 +1,134 @@
-//! `dla` without a command: a short text, coloured by the memory state that holds each word.
-//!
-//! Until a trained model ships, the keys and values come from the words' spelling ([`features`]); the
-//! operator that reads them is the real one, on the backend that the user chose.
+//! `dla` without a command: the shipped model goes on with a text, its memory states shown, and answers a question
+//! about another one.
 
-pub mod features;
-pub mod picture;
-pub mod story;
+use std::time::Instant;
 
-use dla_core::dla::gate::Gate;
-use dla_core::{Backbone, Config, Dims, Inputs, Output, Result, Schedule};
+use dla_core::Result;
+use dla_core::checkpoint::Checkpoint;
+use dla_core::sample::{Sampler, SamplerOptions};
+use dla_text::Tokenizer;
 use serde_json::json;
 
-use crate::args::Global;
-use crate::backend::{Call, Engine};
+use crate::args::{Global, Weights};
 use crate::report::Report;
+use crate::runner::Runner;
+use crate::segment;
+use crate::segment::reading::Reading;
+use crate::segment::text::Text;
 use crate::style::Style;
-use features::WIDTH;
-use story::Story;
 
+/// `models/dla-tiny`, which the program carries with it.
+const CONFIG: &str = include_str!("../../../models/dla-tiny/config.json");
+/// Its weights.
+const WEIGHTS: &[u8] = include_bytes!("../../../models/dla-tiny/model.safetensors");
 /// Genesis 1 and Psalm 23 (King James Version), Macbeth IV.1 and V.5: public domain.
 const PASSAGE: &str = include_str!("../assets/passage.txt");
 
-/// States that each head may keep.
-const CAPACITY: usize = 5;
+/// Bytes that the model adds to the passage's first paragraph.
+const CONTINUED: usize = 260;
+/// What the needle in the haystack says.
+const NUMBER: &str = "7319408";
+/// What the question asks for.
+const KEY: &str = "quiet-harbor";
 
-/// What makes the two heads differ.
-#[derive(Debug)]
-struct Head {
-    name: &'static str,
-    /// Share of the running mean that each word keeps.
-    memory: f32,
-    /// Log decay of every state at each word.
-    g: f32,
-    /// The score at which a state opens.
-    tau: f32,
-}
-
-/// One head that sees whole scenes, one that sees phrases.
-const HEADS: [Head; 2] = [
-    Head {
-        name: "slow",
-        memory: 0.85,
-        g: -0.05,
-        tau: 0.79,
-    },
-    Head {
-        name: "quick",
-        memory: 0.5,
-        g: -0.1,
-        tau: 1.2,
-    },
-];
-
-/// Reads the passage and draws what the two heads made of it.
+/// Continues a text, shows its states, asks for a needle.
 ///
 /// # Errors
 /// When no backend can be opened or the run fails.
 pub fn run(global: &Global) -> Result<Report> {
-    let mut engine = Engine::open(global)?;
-    let reading = Reading::new(&mut engine)?;
+    let files = vec![("models/dla-tiny".to_owned(), WEIGHTS.to_vec())];
+    let checkpoint = Checkpoint::from_bytes(CONFIG, files)?;
+    let runner = Runner::of(&checkpoint, Weights::F32, global)?;
+    let start = Instant::now();
+    let opening = PASSAGE.split("\n\n").next().unwrap_or(PASSAGE);
+    let options = SamplerOptions {
+        temperature: 0.6,
+        top_p: 0.9,
+        seed: 4,
+        ..SamplerOptions::default()
+    };
+    let continued = answer(&runner, opening, CONTINUED, options)?;
+    let whole = format!("{opening}{continued}");
+    let names = ["dla-tiny".as_ref(), "Genesis, continued".as_ref()];
+    let reading = Reading::new(&runner, Text::of_bytes(whole.as_bytes()), names)?;
+    let chosen = reading.most_telling(None, None);
+    let haystack = haystack();
+    let found = answer(
+        &runner,
+        &haystack,
+        NUMBER.len() + 1,
+        SamplerOptions::greedy(),
+    )?;
+    let seconds = start.elapsed().as_secs_f64();
+    let style = Style::of_stdout();
+    let story = &reading.stories[chosen];
+    let text = format!(
+        "{}\n\n{}\n\n{}\n{}\n\n  {} bytes of haystack, among them:\n    {}\n  {}\n    {}\n\n{}",
+        style.heading(&format!(
+            "dla-tiny goes on with Genesis, by the states of layer {}, head {}",
+            story.layer, story.head
+        )),
+        segment::passage(&reading, chosen, style),
+        segment::states(&reading, chosen, style),
+        style.heading("A needle in a haystack"),
+        haystack.len(),
+        needle(),
+        question(),
+        style.state(1, found.trim()),
+        style.faint(&format!(
+            "on {} in {seconds:.1} s. `dla generate` and `dla segment` do this for any model and text.",
+            runner.name()
+        )),
+    );
     Ok(Report {
-        text: picture::draw(&reading, Style::of_stdout()),
-        json: reading.json(),
+        text,
+        json: json!({
+            "device": runner.name(),
+            "seconds": seconds,
+            "opening": opening,
+            "continued": continued,
+            "states": segment::json(&reading, chosen),
+            "needle": { "bytes": haystack.len(), "number": NUMBER, "answer": found.trim() },
+        }),
     })
 }
 
-/// What the operator made of the passage.
-#[derive(Debug)]
-pub struct Reading {
-    /// The words, one token each.
-    pub words: Vec<&'static str>,
-    /// The device that ran.
-    pub device: String,
-    /// One story for each head.
-    pub stories: Vec<Story>,
-    /// The largest difference between the states read together, all weights 1, and a single state.
-    pub single_state_difference: f32,
+/// What the model says after `prompt`, at most `most` bytes.
+fn answer(runner: &Runner, prompt: &str, most: usize, options: SamplerOptions) -> Result<String> {
+    let tokenizer = Tokenizer::bytes();
+    let mut sampler = Sampler::new(options)?;
+    let mut sequence = runner.start()?;
+    let mut next = runner.top(&mut sequence, &tokenizer.encode(prompt)?, sampler.needs())?;
+    let mut decoder = tokenizer.decoder(&[]);
+    let mut said = String::new();
+    for _ in 0..most {
+        let id = sampler.sample(&next.logits.candidates())?;
+        sampler.accept(id);
+        said += &decoder.push(id);
+        next = runner.top(&mut sequence, &[id], sampler.needs())?;
+    }
+    Ok(said + &decoder.finish())
 }
 
-impl Reading {
-    fn new(engine: &mut Engine) -> Result<Self> {
-        let words = features::words(PASSAGE);
-        let arrays = Arrays::new(&words);
-        let dynamic = arrays.forward(engine, Schedule::Dynamic)?;
-        let single = arrays.forward(&mut Engine::Cpu, Schedule::Single)?;
-        let difference = dynamic.o.iter().zip(&single.o).map(|(a, b)| (a - b).abs());
-        let stories = HEADS
-            .iter()
-            .enumerate()
-            .map(|(h, head)| Story::new(head.name, head.tau, &arrays.dims, &dynamic, h));
-        Ok(Self {
-            device: engine.name(),
-            stories: stories.collect(),
-            single_state_difference: difference.fold(0.0, f32::max),
-            words,
-        })
-    }
-
-    fn json(&self) -> serde_json::Value {
-        json!({
-            "device": self.device,
-            "words": self.words.iter().map(|word| word.trim_end()).collect::<Vec<_>>(),
-            "capacity": CAPACITY,
-            "heads": self.stories,
-            "single_state_difference": self.single_state_difference,
-        })
-    }
+fn needle() -> String {
+    format!("One of the special magic numbers for {KEY} is: {NUMBER}.")
 }
 
-/// The operator's arrays for the passage.
-struct Arrays {
-    dims: Dims,
-    k: Vec<f32>,
-    v: Vec<f32>,
-    g: Vec<f32>,
-    lambda: Vec<f32>,
+fn question() -> String {
+    format!("What are all the special magic numbers for {KEY} mentioned in the provided text?")
 }
 
-impl Arrays {
-    fn new(words: &[&str]) -> Self {
-        let (heads, tokens) = (HEADS.len(), words.len());
-        let dims = Dims {
-            batch: 1,
-            tokens,
-            heads,
-            groups: heads,
-            key_dim: WIDTH,
-            value_dim: WIDTH,
-            capacity: CAPACITY,
-        };
-        let means = |seed| {
-            HEADS
-                .each_ref()
-                .map(|head| features::running_mean(words, head.memory, seed))
-        };
-        Self {
-            dims,
-            k: by_token(&means(1)),
-            v: by_token(&means(2)),
-            g: HEADS.each_ref().map(|head| head.g).repeat(tokens),
-            lambda: vec![1.0; dims.lambda_len()],
-        }
-    }
-
-    fn forward(&self, engine: &mut Engine, schedule: Schedule) -> Result<Output<f32>> {
-        let config = Config {
-            schedule,
-            ..Config::new(Backbone::Decay)
-        };
-        let tau = HEADS.each_ref().map(|head| head.tau);
-        let inputs = Inputs {
-            q: &self.k,
-            k: &self.k,
-            v: &self.v,
-            g: Some(&self.g),
-            beta: None,
-            lambda: &self.lambda,
-            tau: if schedule == Schedule::Dynamic {
-                &tau
-            } else {
-                &[]
-            },
-            lengths: None,
-            replay: None,
-        };
-        engine.forward(&Call {
-            dims: &self.dims,
-            config: &config,
-            inputs: &inputs,
-            cache: None,
-            gate: Gate::default(),
-            chunk: None,
-        })
-    }
-}
-
-/// Heads' rows `[T, WIDTH]` side by side as `[T, H, WIDTH]`.
-fn by_token(heads: &[Vec<f32>]) -> Vec<f32> {
-    let tokens = heads.first().map_or(0, |rows| rows.len() / WIDTH);
-    let rows = (0..tokens).flat_map(|t| heads.iter().map(move |rows| &rows[t * WIDTH..][..WIDTH]));
-    rows.flatten().copied().collect()
+/// The passage with a needle in its middle and a question behind it, as the model learned to read them.
+fn haystack() -> String {
+    let words: Vec<_> = PASSAGE.split_whitespace().collect();
+    let (before, after) = words.split_at(words.len() / 2);
+    format!(
+        "Some special magic numbers are hidden within the following text. Make sure to memorize it. I will quiz you \
+         about the numbers afterwards.\n{} {} {}\n{} The special magic numbers for {KEY} mentioned in the provided \
+         text are",
+        before.join(" "),
+        needle(),
+        after.join(" "),
+        question()
+    )
 }

@@ -6,7 +6,7 @@ use dla_core::sample::{Candidates, Needs, largest};
 use dla_core::{Model, Result, Trace};
 use dla_wgpu::model::{self as device, Batch, Wanted};
 
-use crate::args::{Global, ModelArgs};
+use crate::args::{Global, ModelArgs, Weights};
 use crate::backend::Engine;
 use crate::{progress, report};
 
@@ -73,22 +73,25 @@ impl Runner {
     /// # Errors
     /// When the model is refused or a backend was asked for that cannot run it.
     pub fn load(args: &ModelArgs, global: &Global) -> Result<Self> {
-        let checkpoint = Checkpoint::open(&args.model)?;
+        Self::of(&Checkpoint::open(&args.model)?, args.weights, global)
+    }
+
+    /// The same for a checkpoint that is open, a device keeping its weights as `weights`.
+    ///
+    /// # Errors
+    /// As [`Runner::load`].
+    pub fn of(checkpoint: &Checkpoint, weights: Weights, global: &Global) -> Result<Self> {
         match Engine::open(global)? {
-            Engine::Cpu => Self::on_cpu(&checkpoint),
+            Engine::Cpu => Self::on_cpu(checkpoint),
             Engine::Gpu { gpu, or_cpu } => {
-                let mut weights = checkpoint.weights()?;
-                let load = device::Model::load(
-                    &gpu,
-                    checkpoint.config(),
-                    &mut weights,
-                    args.weights.into(),
-                );
+                let mut source = checkpoint.weights()?;
+                let load =
+                    device::Model::load(&gpu, checkpoint.config(), &mut source, weights.into());
                 let loaded = progress::watched("loading the model", || gpu.block_on(load));
                 match loaded {
                     Err(error) if or_cpu && error.is_unsupported() => {
                         report::note(&format!("running on the CPU: {error}"));
-                        Self::on_cpu(&checkpoint)
+                        Self::on_cpu(checkpoint)
                     }
                     loaded => loaded.map(Self::Gpu),
                 }

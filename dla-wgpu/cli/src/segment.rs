@@ -54,6 +54,21 @@ pub fn run(args: &Segment, global: &Global) -> Result<Report> {
     })
 }
 
+/// The text in the colours or brackets of the states that hold it at the end, by the head that is story `chosen`.
+pub fn passage(reading: &Reading, chosen: usize, style: Style) -> String {
+    told::coloured(&reading.stories[chosen], reading, style)
+}
+
+/// A table of that head's states.
+pub fn states(reading: &Reading, chosen: usize, style: Style) -> String {
+    told::states(&reading.stories[chosen], style)
+}
+
+/// Everything, token by token.
+pub fn json(reading: &Reading, chosen: usize) -> serde_json::Value {
+    told::json(reading, chosen, None)
+}
+
 /// Refuses a layer or head that the model does not have, before anything is run.
 fn check_choice(args: &Segment, config: &ModelConfig) -> Result<()> {
     let (layers, heads) = (config.layers, config.dims().heads);

@@ -45,7 +45,7 @@ pub(super) fn text(
 }
 
 /// The text in the colours or brackets of the states that hold it at the end.
-fn coloured(story: &Story, reading: &Reading, style: Style) -> String {
+pub(super) fn coloured(story: &Story, reading: &Reading, style: Style) -> String {
     let mut opened = story.opened.iter().peekable();
     let (mut out, mut run, mut number) = (String::from("  "), String::new(), 0);
     let close = |out: &mut String, run: &mut String, number: usize, ends: bool| {
@@ -84,7 +84,7 @@ fn coloured(story: &Story, reading: &Reading, style: Style) -> String {
     format!("{}\n\n{}", lines.join("\n").trim_end(), style.faint(legend))
 }
 
-fn states(story: &Story, style: Style) -> String {
+pub(super) fn states(story: &Story, style: Style) -> String {
     let heading = format!("  state  tokens  {:<BAR$}  information per token", "");
     let mut lines = style.faint(&heading) + "\n";
     let most = story.states.iter().map(|state| state.n).max().unwrap_or(1);
