@@ -116,9 +116,10 @@ fn carry(x: ptr<function, Part>, tile: Tile, chunk: u32, valid: u32, lane: u32) 
     return sum;
 }
 
-// Takes one chunk's entered states back.
-fn walk(tile: Tile, chunk: u32, valid: u32, entered: u32, lane: u32) {
-    let starts = slots[cell_of(tile.sequence, chunk) * CHUNK + valid - 1u];
+// Takes one chunk's entered states back. The sequence stands beside the tile, whose rows differ: browsers ask that
+// whatever loops with barriers depend on is seen to be the same in all threads.
+fn walk(tile: Tile, sequence: u32, chunk: u32, valid: u32, entered: u32, lane: u32) {
+    let starts = slots[cell_of(sequence, chunk) * CHUNK + valid - 1u];
     // The final states that absorbed entered ones, and the one after them, for a gate.
     let states = min(final_state(starts, entered - 1u) + 2u, bits_below(starts, 128u));
     var i = 0u;
@@ -180,7 +181,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         workgroupBarrier();
         if (entered > 0u) {
-            walk(tile, chunk, valid, entered, lane);
+            walk(tile, sequence, chunk, valid, entered, lane);
         }
     }
     var zeros: Part;

@@ -10,7 +10,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-const MINUTES = 10;
+const MINUTES = 30;
 const names = process.env.CHROMIUM ? [process.env.CHROMIUM] : ['chromium', 'google-chrome', 'chrome'];
 const browser = names.find(name => spawnSync(name, ['--version']).status === 0);
 if (!browser) {
