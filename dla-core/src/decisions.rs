@@ -1,5 +1,7 @@
 //! The decisions of a schedule: recorded, compared, replayed.
 
+use std::ops::Range;
+
 use crate::config::{Config, Schedule};
 use crate::dims::Dims;
 use crate::dla::schedule::{self, Occupancy};
@@ -55,6 +57,15 @@ impl Decisions {
     pub fn append(&mut self, more: &Self) {
         self.boundary.extend_from_slice(&more.boundary);
         self.merge_at.extend_from_slice(&more.merge_at);
+    }
+
+    /// The decisions on the tokens `tokens` of a single sequence of `heads` heads.
+    pub fn part(&self, heads: usize, tokens: Range<usize>) -> Self {
+        let entries = tokens.start * heads..tokens.end * heads;
+        Self {
+            boundary: self.boundary[entries.clone()].to_vec(),
+            merge_at: self.merge_at[entries].to_vec(),
+        }
     }
 
     /// Stores the decision at `at` of the `[batch, tokens, heads]` arrays.

@@ -22,6 +22,7 @@ pub mod profile;
 mod readback;
 mod scope;
 mod spec;
+mod way;
 pub mod work;
 
 pub use dispatch::Dispatch;

@@ -26,3 +26,5 @@ mod operator;
 mod outputs;
 #[path = "gpu/stages.rs"]
 mod stages;
+#[path = "gpu/training.rs"]
+mod training;

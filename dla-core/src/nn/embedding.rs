@@ -29,12 +29,10 @@ impl<R: Real> Embedding<R> {
     /// # Errors
     /// For an id beyond the table.
     pub fn forward(&self, ids: &[u32]) -> Result<Vec<R>> {
+        check_ids(ids, self.weight.len() / self.width)?;
         let mut x = Vec::with_capacity(ids.len() * self.width);
-        for (t, &id) in ids.iter().enumerate() {
-            let start = (id as usize).checked_mul(self.width);
-            let rest = start.and_then(|start| self.weight.get(start..));
-            let row = rest.and_then(|rest| rest.get(..self.width));
-            x.extend_from_slice(row.ok_or_else(|| self.unknown(id, t))?);
+        for &id in ids {
+            x.extend_from_slice(&self.weight[id as usize * self.width..][..self.width]);
         }
         Ok(x)
     }
@@ -67,10 +65,19 @@ impl<R: Real> Embedding<R> {
     pub fn width(&self) -> usize {
         self.width
     }
+}
 
-    fn unknown(&self, id: u32, t: usize) -> Error {
-        let vocabulary = self.weight.len() / self.width;
-        let expected = format!("token ids below the vocabulary of {vocabulary}");
-        Error::input("model", "input_ids", expected, format!("{id} at token {t}"))
+/// Refuses an id beyond a table of `vocabulary` vectors.
+///
+/// # Errors
+/// An input error that names the first such id and its place.
+pub fn check_ids(ids: &[u32], vocabulary: usize) -> Result<()> {
+    match ids.iter().position(|&id| id as usize >= vocabulary) {
+        None => Ok(()),
+        Some(t) => {
+            let expected = format!("token ids below the vocabulary of {vocabulary}");
+            let got = format!("{} at token {t}", ids[t]);
+            Err(Error::input("model", "input_ids", expected, got))
+        }
     }
 }

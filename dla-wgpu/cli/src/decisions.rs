@@ -1,6 +1,5 @@
 //! The decisions of a model's layers in a file, written and followed by `dla logits`.
 
-use std::ops::Range;
 use std::path::Path;
 
 use dla_core::model::ModelConfig;
@@ -37,13 +36,10 @@ impl Shape {
         let (letters, sizes) = ("[L, B, T, H]", self.sizes());
         let boundary = file.require("boundary")?.values::<u8>(letters, &sizes)?;
         let merge_at = file.require("merge_at")?.values::<i32>(letters, &sizes)?;
-        let one = self.tokens * self.heads;
+        let all = Decisions { boundary, merge_at };
         let of = |item: usize, layer: usize| {
-            let range = (layer * self.batch + item) * one..(layer * self.batch + item + 1) * one;
-            Decisions {
-                boundary: boundary[range.clone()].to_vec(),
-                merge_at: merge_at[range].to_vec(),
-            }
+            let first = (layer * self.batch + item) * self.tokens;
+            all.part(self.heads, first..first + self.tokens)
         };
         let items =
             (0..self.batch).map(|item| (0..self.layers).map(|layer| of(item, layer)).collect());
@@ -71,14 +67,4 @@ impl Shape {
     fn sizes(&self) -> [usize; 4] {
         [self.layers, self.batch, self.tokens, self.heads]
     }
-}
-
-/// Every layer's decisions on some of the tokens.
-pub fn cut(layers: &[Decisions], heads: usize, tokens: Range<usize>) -> Vec<Decisions> {
-    let range = tokens.start * heads..tokens.end * heads;
-    let cut = layers.iter().map(|decisions| Decisions {
-        boundary: decisions.boundary[range.clone()].to_vec(),
-        merge_at: decisions.merge_at[range.clone()].to_vec(),
-    });
-    cut.collect()
 }

@@ -3,17 +3,17 @@
 
 use std::time::Instant;
 
-use dla_core::Result;
 use dla_core::checkpoint::Checkpoint;
+use dla_core::model::{Call, Rows};
 use dla_core::sample::{Sampler, SamplerOptions};
-use dla_text::Tokenizer;
+use dla_core::{Result, Trace};
 use serde_json::json;
 
 use crate::args::{Global, Weights};
 use crate::report::Report;
 use crate::runner::Runner;
 use crate::segment;
-use crate::segment::reading::Reading;
+use crate::segment::reading::Follower;
 use crate::segment::text::Text;
 use crate::style::Style;
 
@@ -47,18 +47,17 @@ pub fn run(global: &Global) -> Result<Report> {
         seed: 4,
         ..SamplerOptions::default()
     };
-    let continued = answer(&runner, opening, CONTINUED, options)?;
-    let whole = format!("{opening}{continued}");
-    let names = ["dla-tiny".as_ref(), "Genesis, continued".as_ref()];
-    let reading = Reading::new(&runner, Text::of_bytes(whole.as_bytes()), names)?;
+    let mut follower = Follower::new(&runner)?;
+    let mut see = |tokens, traces: &[Trace]| follower.take(tokens, traces);
+    let continued = said(&runner, opening, CONTINUED, options, Some(&mut see))?;
+    let whole = [opening.as_bytes(), &continued].concat();
+    let names = ["dla-tiny".to_owned(), "Genesis, continued".to_owned()];
+    let reading = follower.finish(&runner, Text::of_bytes(&whole), names);
     let chosen = reading.most_telling(None, None);
     let haystack = haystack();
-    let found = answer(
-        &runner,
-        &haystack,
-        NUMBER.len() + 1,
-        SamplerOptions::greedy(),
-    )?;
+    let greedy = SamplerOptions::greedy();
+    let found = said(&runner, &haystack, NUMBER.len() + 1, greedy, None)?;
+    let found = String::from_utf8_lossy(&found);
     let seconds = start.elapsed().as_secs_f64();
     let style = Style::of_stdout();
     let story = &reading.stories[chosen];
@@ -86,28 +85,49 @@ pub fn run(global: &Global) -> Result<Report> {
             "device": runner.name(),
             "seconds": seconds,
             "opening": opening,
-            "continued": continued,
+            "continued": String::from_utf8_lossy(&continued),
             "states": segment::json(&reading, chosen),
             "needle": { "bytes": haystack.len(), "number": NUMBER, "answer": found.trim() },
         }),
     })
 }
 
-/// What the model says after `prompt`, at most `most` bytes.
-fn answer(runner: &Runner, prompt: &str, most: usize, options: SamplerOptions) -> Result<String> {
-    let tokenizer = Tokenizer::bytes();
+/// Gets the number of tokens taken in, and what every layer decided on them.
+type See<'a> = &'a mut dyn FnMut(usize, &[Trace]) -> Result<()>;
+
+/// What the model says after `prompt`, `most` bytes; `see` gets what is decided on every token, the last one's too.
+fn said(
+    runner: &Runner,
+    prompt: &str,
+    most: usize,
+    options: SamplerOptions,
+    mut see: Option<See<'_>>,
+) -> Result<Vec<u8>> {
     let mut sampler = Sampler::new(options)?;
     let mut sequence = runner.start()?;
-    let mut next = runner.top(&mut sequence, &tokenizer.encode(prompt)?, sampler.needs())?;
-    let mut decoder = tokenizer.decoder(&[]);
-    let mut said = String::new();
+    let (mut said, mut ids) = (
+        Vec::new(),
+        prompt.bytes().map(u32::from).collect::<Vec<_>>(),
+    );
     for _ in 0..most {
+        let next = runner.top(&mut sequence, &ids, sampler.needs(), see.is_some())?;
+        if let Some(see) = &mut see {
+            see(ids.len(), &next.traces)?;
+        }
         let id = sampler.sample(&next.logits.candidates())?;
         sampler.accept(id);
-        said += &decoder.push(id);
-        next = runner.top(&mut sequence, &[id], sampler.needs())?;
+        // The model's tokens are the 256 bytes.
+        said.extend(u8::try_from(id));
+        ids = vec![id];
     }
-    Ok(said + &decoder.finish())
+    if let Some(see) = &mut see {
+        let call = Call {
+            logits: Rows::None,
+            replay: None,
+        };
+        see(ids.len(), &runner.run(&mut sequence, &ids, &call)?.traces)?;
+    }
+    Ok(said)
 }
 
 fn needle() -> String {

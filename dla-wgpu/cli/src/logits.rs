@@ -128,7 +128,12 @@ fn sequences(
         for piece in [prompt].into_iter().chain(rest.chunks(1)) {
             let tokens = first..first + piece.len();
             first = tokens.end;
-            let given = replay.map(|replay| decisions::cut(&replay[b], heads, tokens));
+            let given = replay.map(|replay| {
+                let layers = replay[b].iter();
+                layers
+                    .map(|layer| layer.part(heads, tokens.clone()))
+                    .collect::<Vec<_>>()
+            });
             let call = Call {
                 logits: Rows::All,
                 replay: given.as_deref(),

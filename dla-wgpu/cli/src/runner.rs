@@ -33,7 +33,7 @@ pub enum Sequence {
 pub struct Next {
     /// The logits after the last token.
     pub logits: Logits,
-    /// What each layer measured and decided, `[1, tokens, heads]`.
+    /// What each layer measured and decided, `[1, tokens, heads]`; may be missing unless asked for.
     pub traces: Vec<Trace>,
 }
 
@@ -173,17 +173,23 @@ impl Runner {
     }
 
     /// Takes `ids`, at least one, in; gives what a sampler that has these `needs` draws the next one from. A device
-    /// hands over no more than that.
+    /// hands over no more than that, and what was decided only if `traces`.
     ///
     /// # Errors
     /// Those of [`Runner::run`], and logits that are no numbers.
-    pub fn top(&self, sequence: &mut Sequence, ids: &[u32], needs: Needs) -> Result<Next> {
+    pub fn top(
+        &self,
+        sequence: &mut Sequence,
+        ids: &[u32],
+        needs: Needs,
+        traces: bool,
+    ) -> Result<Next> {
         let vocabulary = self.config().vocabulary;
         if let (Sequence::Gpu(batch), Needs::Top(k)) = (&mut *sequence, needs) {
             let wanted = Wanted {
                 logits: Rows::None,
                 top: k,
-                traces: true,
+                traces,
                 replay: None,
             };
             let taken = one(batch, ids, &wanted)?;

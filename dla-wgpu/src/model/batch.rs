@@ -11,6 +11,7 @@ use super::call::{Pending, Piece, Taken, Wanted};
 use super::sequences::Sequences;
 use super::tile::Tile;
 use crate::scope::scoped;
+use crate::way::Way;
 
 /// Sequences of one model that go on side by side, each at its own position.
 ///
@@ -133,7 +134,7 @@ impl Batch {
         let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let bytes = self.sequences.bytes_each();
         let image = self.model.gpu().buffer("snapshot", bytes, usage).await?;
-        self.submit(|encoder| self.sequences.keep(encoder, item, &image))
+        self.submit(|encoder| self.sequences.copy(encoder, item, &image, Way::Keep))
             .await?;
         Ok(Snapshot {
             occupancy: self.occupancy[item],
@@ -159,7 +160,8 @@ impl Batch {
             ));
         }
         self.submit(|encoder| {
-            self.sequences.bring_back(encoder, item, &snapshot.image);
+            let image = &snapshot.image;
+            self.sequences.copy(encoder, item, image, Way::Restore);
         })
         .await?;
         self.occupancy[item] = snapshot.occupancy;

@@ -93,8 +93,8 @@ impl Pending {
     /// somebody must poll the device meanwhile ([`Gpu::block_on`](crate::Gpu::block_on) does).
     ///
     /// # Errors
-    /// [`Error::is_device`] where the device is lost; [`Error::is_device`] too for logits that are not
-    /// numbers where the largest were asked for.
+    /// [`Error::is_device`] where the device is lost, and for logits that are not numbers where the
+    /// largest were asked for.
     pub async fn taken(self) -> Result<Vec<Taken>> {
         let mut taken = vec![Taken::default(); self.sequences];
         for piece in self.pieces {

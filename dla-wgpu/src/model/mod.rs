@@ -38,7 +38,8 @@ use crate::nn::WeightType;
 ///
 /// let gpu = Gpu::new_blocking(&GpuOptions::default())?;
 /// let checkpoint = Checkpoint::open("mamba2-780m".as_ref())?;
-/// let load = Model::load(&gpu, checkpoint.config(), &mut checkpoint.weights()?, WeightType::F16);
+/// let mut weights = checkpoint.weights()?;
+/// let load = Model::load(&gpu, checkpoint.config(), &mut weights, WeightType::F16);
 /// let model = gpu.block_on(load)?;
 /// let mut batch = gpu.block_on(model.batch(2))?;
 /// let prompts: [&[u32]; 2] = [&[510, 6183], &[273]];

@@ -2,6 +2,7 @@
 
 use dla_core::dla::schedule::{self, Occupancy};
 use dla_core::model::Rows;
+use dla_core::nn::embedding::check_ids;
 use dla_core::{Decisions, Dims, Error, Result, Schedule};
 
 use super::batch::Batch;
@@ -10,9 +11,6 @@ use super::tile::{Head, TILES, Tile};
 use crate::nn;
 use crate::op::event;
 use crate::{Dispatch, Readback, dispatch};
-
-/// The most of the largest logits that a call reads back.
-const MAX_TOP: usize = 64;
 
 /// A call that is checked and on its way.
 pub(super) struct Call<'a> {
@@ -43,21 +41,12 @@ impl Batch {
             let expected = format!("tokens of {} sequences", self.sequences());
             return Err(Error::input("model", "input_ids", expected, ids.len()));
         }
-        if wanted.top > MAX_TOP {
-            let expected = format!("at most {MAX_TOP}");
+        if wanted.top > nn::MAX_BEST {
+            let expected = format!("at most {}", nn::MAX_BEST);
             return Err(Error::input("model", "top", expected, wanted.top));
         }
-        let vocabulary = self.model.config().vocabulary;
         for ids in ids {
-            if let Some((t, id)) = ids
-                .iter()
-                .enumerate()
-                .find(|(_, id)| **id as usize >= vocabulary)
-            {
-                let expected = format!("token ids below the vocabulary of {vocabulary}");
-                let got = format!("{id} at token {t}");
-                return Err(Error::input("model", "input_ids", expected, got));
-            }
+            check_ids(ids, self.model.config().vocabulary)?;
         }
         let occupancy = match wanted.replay {
             Some(replay) => self.replayed(ids, replay).await?,
@@ -151,9 +140,7 @@ impl Batch {
             ends: Vec::new(),
         };
         self.ready(&cut, wanted).await?;
-        let Some(tile) = self.tiles.get(&(cut.tokens, wanted.replay.is_some())) else {
-            unreachable!("just made")
-        };
+        let tile = self.prepared(&cut, wanted);
         let mut dispatches = tile.body.clone();
         if wanted.logits == Rows::Last || wanted.top > 0 {
             dispatches.extend_from_slice(&tile.last.dispatches);
@@ -193,6 +180,14 @@ impl Batch {
         tile.ready_top(&self.model, wanted.top).await
     }
 
+    /// The prepared work of a piece that is ready.
+    fn prepared(&self, cut: &Cut, wanted: &Wanted<'_>) -> &Tile {
+        match self.tiles.get(&(cut.tokens, wanted.replay.is_some())) {
+            Some(tile) => tile,
+            None => unreachable!("made ready before"),
+        }
+    }
+
     /// Records a piece that is ready.
     pub(super) fn record_piece(
         &mut self,
@@ -201,9 +196,7 @@ impl Batch {
         call: &mut Call<'_>,
     ) -> Piece {
         let upload = self.upload(cut, call);
-        let Some(tile) = self.tiles.get(&(cut.tokens, call.wanted.replay.is_some())) else {
-            unreachable!("made ready before")
-        };
+        let tile = self.prepared(cut, call.wanted);
         self.bring(encoder, tile, &upload);
         dispatch::record(&tile.body, encoder);
         let shape = self.shape(cut, call.wanted, tile);
@@ -296,64 +289,86 @@ impl Batch {
         }
         words.extend(cut.lengths.iter().map(|&length| length as u32));
         words.extend(self.occupancy.iter().map(|before| before.position as u32));
-        self.given_events(cut, call, &mut words);
-        if call.wanted.replay.is_some() || self.schedule() == Schedule::Dynamic {
-            for (before, &length) in self.occupancy.iter_mut().zip(&cut.lengths) {
-                before.position += length as u64;
-            }
+        let schedule = self.model.config().operator().schedule;
+        match (call.wanted.replay, schedule) {
+            (Some(replay), _) => self.replayed_events(cut, call, replay, &mut words),
+            (None, Schedule::Dynamic) => self.advance(cut),
+            (None, _) => self.positional_events(cut, call, &mut words),
         }
         words
     }
 
-    fn schedule(&self) -> Schedule {
-        self.model.config().operator().schedule
+    /// The sequences have taken in a piece whose decisions do not follow from positions.
+    fn advance(&mut self, cut: &Cut) {
+        for (before, &length) in self.occupancy.iter_mut().zip(&cut.lengths) {
+            before.position += length as u64;
+        }
     }
 
-    /// The events that decisions given for a piece are, `[layers, batch, heads, tokens]` pairs of words with
-    /// the layers' stride between them; none where scores decide.
-    fn given_events(&mut self, cut: &Cut, call: &mut Call<'_>, words: &mut Vec<u32>) {
-        let (config, schedule) = (self.model.config().clone(), self.schedule());
-        let dims = config.dims();
-        if call.wanted.replay.is_none() && schedule == Schedule::Dynamic {
-            return;
-        }
-        let Some(tile) = self.tiles.get(&(cut.tokens, call.wanted.replay.is_some())) else {
-            unreachable!("made ready before")
-        };
-        let (start, stride) = (words.len(), tile.trace_stride as usize / 4);
-        words.resize(start + stride * config.layers, 0);
-        let layers = words[start..].chunks_exact_mut(stride.max(1));
-        let mut after = self.occupancy.clone();
-        for (layer, words) in layers.enumerate() {
-            for (item, &length) in cut.lengths.iter().enumerate() {
-                for head in 0..dims.heads {
-                    let i = item * dims.heads + head;
-                    let mut occupancy = match call.wanted.replay {
-                        Some(_) => call.occupancy[layer][i],
-                        None => self.occupancy[item],
-                    };
-                    for t in 0..length {
-                        let decision = match call.wanted.replay {
-                            Some(replay) => {
-                                let at = dims.token_head(0, cut.first + t, head);
-                                replay[item][layer].get(at)
-                            }
-                            None => schedule::positional(schedule, dims.capacity, occupancy),
-                        };
-                        occupancy.advance(schedule, decision);
-                        let word = event::word(decision, occupancy.count);
-                        words[(i * cut.tokens + t) * 2 + 1] = word;
-                    }
-                    match call.wanted.replay {
-                        Some(_) => call.occupancy[layer][i] = occupancy,
-                        None => after[item] = occupancy,
-                    }
+    /// Room for a piece's given events, `[layers, batch, heads, tokens]` pairs of words with the traces' stride between
+    /// layers; the layers' words.
+    fn event_room<'a>(
+        &self,
+        cut: &Cut,
+        call: &Call<'_>,
+        words: &'a mut Vec<u32>,
+    ) -> std::slice::ChunksExactMut<'a, u32> {
+        let stride = self.prepared(cut, call.wanted).trace_stride as usize / 4;
+        let start = words.len();
+        words.resize(start + stride * self.model.config().layers, 0);
+        words[start..].chunks_exact_mut(stride.max(1))
+    }
+
+    /// The events of given decisions; follows them.
+    fn replayed_events(
+        &mut self,
+        cut: &Cut,
+        call: &mut Call<'_>,
+        replay: &[&[Decisions]],
+        words: &mut Vec<u32>,
+    ) {
+        let config = self.model.config();
+        let (dims, schedule) = (config.dims(), config.operator().schedule);
+        let layers = self.event_room(cut, call, words);
+        for (layer, (words, occupancy)) in layers.zip(&mut call.occupancy).enumerate() {
+            for (i, occupancy) in occupancy.iter_mut().enumerate() {
+                let (item, head) = (i / dims.heads, i % dims.heads);
+                for t in 0..cut.lengths[item] {
+                    let at = dims.token_head(0, cut.first + t, head);
+                    let decision = replay[item][layer].get(at);
+                    words[(i * cut.tokens + t) * 2 + 1] =
+                        event::follow(schedule, decision, occupancy);
                 }
             }
         }
-        if call.wanted.replay.is_none() {
-            self.occupancy = after;
+        self.advance(cut);
+    }
+
+    /// The events that follow from positions, the same for all layers and heads; follows them.
+    fn positional_events(&mut self, cut: &Cut, call: &Call<'_>, words: &mut Vec<u32>) {
+        let config = self.model.config();
+        let (dims, schedule) = (config.dims(), config.operator().schedule);
+        let mut after = self.occupancy.clone();
+        let followed = after.iter_mut().zip(&cut.lengths);
+        let events: Vec<Vec<u32>> = followed
+            .map(|(occupancy, &length)| {
+                let tokens = 0..length;
+                let event = |_| {
+                    let decision = schedule::positional(schedule, dims.capacity, *occupancy);
+                    [0, event::follow(schedule, decision, occupancy)]
+                };
+                tokens.flat_map(event).collect()
+            })
+            .collect();
+        for words in self.event_room(cut, call, words) {
+            for (item, events) in events.iter().enumerate() {
+                for head in 0..dims.heads {
+                    let at = (item * dims.heads + head) * cut.tokens * 2;
+                    words[at..][..events.len()].copy_from_slice(events);
+                }
+            }
         }
+        self.occupancy = after;
     }
 
     /// Records the copies of each sequence's last row to where the head reads them.

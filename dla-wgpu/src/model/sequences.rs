@@ -8,6 +8,7 @@ use dla_core::{Dims, Error, Result};
 use crate::op::{DeviceCache, pack};
 use crate::plan::MAX_BATCH;
 use crate::scope::scoped;
+use crate::way::Way;
 use crate::{Gpu, Readback};
 
 /// The device's memory of a batch of sequences.
@@ -117,30 +118,17 @@ impl Sequences {
         })
     }
 
-    /// Records a copy of sequence `item` to `image`, of [`Sequences::bytes_each`] bytes.
-    pub(super) fn keep(
+    /// Records copies between sequence `item` and `image`, of [`Sequences::bytes_each`] bytes.
+    pub(super) fn copy(
         &self,
         encoder: &mut wgpu::CommandEncoder,
         item: usize,
         image: &wgpu::Buffer,
+        way: Way,
     ) {
         let mut at = 0;
         for (buffer, offset, size) in self.ranges(item).filter(|(.., size)| *size > 0) {
-            encoder.copy_buffer_to_buffer(buffer, offset, image, at, size);
-            at += size;
-        }
-    }
-
-    /// Records the copy back.
-    pub(super) fn bring_back(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        item: usize,
-        image: &wgpu::Buffer,
-    ) {
-        let mut at = 0;
-        for (buffer, offset, size) in self.ranges(item).filter(|(.., size)| *size > 0) {
-            encoder.copy_buffer_to_buffer(image, at, buffer, offset, size);
+            way.copy(encoder, (buffer, offset), (image, at), size);
             at += size;
         }
     }

@@ -7,10 +7,10 @@ use dla_core::{Dims, Result, Schedule};
 use super::Model;
 use super::layer::{self, Rooms};
 use super::sequences::Sequences;
+use crate::Dispatch;
 use crate::nn::{self, Embedding, Input, Linear, Rows, TopK};
 use crate::op::{self, Arrays, Decider, Operator};
 use crate::plan::MAX_BATCH;
-use crate::{Dispatch, Gpu};
 
 /// The numbers of tokens that calls are cut into.
 pub const TILES: [usize; 4] = [1, 16, 64, 256];
@@ -92,7 +92,7 @@ impl Tile {
         };
         let rooms = Rooms::new(gpu, config, rows, arrays).await?;
         let ids = nn::buffer(gpu, "ids", count).await?;
-        let positions = items(gpu, "positions").await?;
+        let positions = nn::uniform(gpu, "positions", MAX_BATCH).await?;
         let table = Embedding {
             table: &model.weights().embeddings,
         };
@@ -195,10 +195,4 @@ impl Head {
             dispatches,
         })
     }
-}
-
-/// A uniform buffer of one word for each batch item.
-async fn items(gpu: &Gpu, label: &'static str) -> Result<wgpu::Buffer> {
-    let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-    gpu.buffer(label, MAX_BATCH as u64 * 4, usage).await
 }

@@ -10,6 +10,7 @@ use dla_core::model::{
 use dla_core::{Error, Result, Schedule};
 
 use super::attention_unserved;
+use super::specs::BlockSpecs;
 use crate::Gpu;
 use crate::nn::{self, Matrix, WeightType};
 use crate::scope::scoped;
@@ -185,11 +186,8 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         };
         let bias = names.conv_bias.as_ref();
         let bias = bias.map(|name| self.read(name)).transpose()?;
-        let conv = packed_conv(
-            &self.read(&names.conv)?,
-            bias.as_deref(),
-            names.conv.shape[2],
-        );
+        let conv = BlockSpecs::of(config)?.conv;
+        let conv = conv.pack(&self.read(&names.conv)?, bias.as_deref())?;
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
         heads.extend(self.read(&names.d)?);
@@ -230,9 +228,9 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         let in_proj = self.matrix(hidden, &rows).await?;
         let mut conv = Vec::new();
         for part in convolved {
-            let weight = self.read(&part.conv)?;
-            conv.extend(packed_conv(&weight, None, part.conv.shape[2]));
+            conv.extend(self.read(&part.conv)?);
         }
+        let conv = BlockSpecs::of(config)?.conv.pack(&conv, None)?;
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
         let thresholds = self.thresholds(config, dla)?;
@@ -299,8 +297,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         // A threshold of +∞ becomes the largest finite one, which no finite score can pass: shaders need no infinities.
         tau.iter_mut().for_each(|tau| *tau = tau.min(f32::MAX));
         tau.resize(config.dims().heads.next_multiple_of(4), f32::MAX);
-        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let buffer = self.gpu.buffer("tau", tau.len() as u64 * 4, usage).await?;
+        let buffer = nn::uniform(self.gpu, "tau", tau.len()).await?;
         scoped(self.gpu.device(), "model", "tau", || {
             let queue = self.gpu.queue();
             queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&tau));
@@ -308,14 +305,4 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         .await?;
         Ok(buffer)
     }
-}
-
-/// `[channels, width]` and the bias, or 0, behind each channel.
-fn packed_conv(weight: &[f32], bias: Option<&[f32]>, width: usize) -> Vec<f32> {
-    let channels = weight.chunks_exact(width).enumerate();
-    let packed = channels.flat_map(|(channel, weight)| {
-        let bias = bias.map_or(0.0, |bias| bias[channel]);
-        weight.iter().copied().chain([bias])
-    });
-    packed.collect()
 }

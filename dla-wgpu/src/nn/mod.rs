@@ -26,7 +26,7 @@ pub use linear::{Input, InputKind, Linear, LinearSpec};
 pub use matrix::{Matrix, WeightType};
 pub use norm::{RmsNorm, RmsNormSpec};
 pub use output::{DeltaOutput, DeltaOutputSpec, Mamba2Output, Mamba2OutputSpec};
-pub use top_k::{Best, TopK};
+pub use top_k::{Best, MAX_BEST, TopK};
 
 #[cfg(doc)]
 use crate::Dispatch;

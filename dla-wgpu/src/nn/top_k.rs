@@ -9,7 +9,7 @@ use crate::{Dispatch, Gpu};
 
 const OP: &str = "top_k";
 /// The greatest k.
-const MAX_BEST: usize = 64;
+pub const MAX_BEST: usize = 64;
 /// Candidates of a group.
 const CANDIDATES: usize = 1024;
 

@@ -2,14 +2,21 @@
 //!
 //! Bit 0: boundary; bits 8 to 15: `merge_at` + 1; bits 16 to 23: live states after the step.
 
+use dla_core::dla::schedule::Occupancy;
 use dla_core::{Decision, Decisions, Dims, Schedule};
 
 use super::pack::{self, Piece};
 
 /// The word of a decision that leaves `count` states.
-pub(crate) fn word(decision: Decision, count: usize) -> u32 {
+fn word(decision: Decision, count: usize) -> u32 {
     let merged = decision.merge_at.map_or(0, |index| index as u32 + 1);
     u32::from(decision.opens) | merged << 8 | (count as u32) << 16
+}
+
+/// The word of a decision on the next token of a head, whose `occupancy` goes one token further.
+pub(crate) fn follow(schedule: Schedule, decision: Decision, occupancy: &mut Occupancy) -> u32 {
+    occupancy.advance(schedule, decision);
+    word(decision, occupancy.count)
 }
 
 /// The decision of a word, and the states it left.

@@ -126,8 +126,8 @@ pub(crate) fn given_events(
         for t in 0..piece.length(lengths(piece.batch.0 + b)) as usize {
             let at = whole.token_head(piece.batch.0 + b, piece.tokens.0 + t, h);
             let decision = decisions.get(at);
-            occupancy.advance(schedule, decision);
-            records[(i * dims.tokens + t) * 2 + 1] = event::word(decision, occupancy.count);
+            records[(i * dims.tokens + t) * 2 + 1] =
+                event::follow(schedule, decision, &mut occupancy);
         }
     }
     records

@@ -89,7 +89,10 @@ fn the_examples_are_valid() {
         model.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         count += 1;
     }
-    assert_eq!(count, 5, "one for each task and a small one");
+    assert_eq!(
+        count, 7,
+        "one for each task, a small one, and the two shipped models"
+    );
 }
 
 #[test]

@@ -160,7 +160,8 @@ impl Run<'_> {
     /// Takes `ids` into the model.
     fn read(&mut self, ids: &[u32]) -> Result<Next> {
         let needs = self.sampler.needs();
-        let next = self.runner.top(&mut self.sequence, ids, needs)?;
+        let traces = self.states.is_some();
+        let next = self.runner.top(&mut self.sequence, ids, needs, traces)?;
         if let Some(states) = &mut self.states {
             states.read(&next.traces);
         }

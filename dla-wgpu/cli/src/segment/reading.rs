@@ -76,33 +76,17 @@ impl Reading {
     /// # Errors
     /// What the model refuses, and softmax attention, which has no states.
     pub fn new(runner: &Runner, text: Text, paths: [&Path; 2]) -> Result<Self> {
-        let config = runner.config();
-        config.require_states("segment", "--model")?;
-        let (dims, schedule) = (config.dims(), config.operator().schedule);
-        let mut ledgers = vec![Ledger::new(dims, schedule)?; config.layers];
-        let mut stories: Vec<_> = (0..config.layers * dims.heads)
-            .map(|i| Story::new(runner, i / dims.heads, i % dims.heads))
-            .collect();
-        follow(runner, &text.ids, |layer, tokens, trace| {
-            let heads = &mut stories[layer * dims.heads..][..dims.heads];
-            let note = |entry: &Entry| heads[entry.head].note(entry);
-            ledgers[layer].take(tokens, &trace.score, &trace.decisions, None, note)
-        })?;
-        for story in &mut stories {
-            story.states = ledgers[story.layer].states(0, story.head).to_vec();
+        let mut follower = Follower::new(runner)?;
+        let mut sequence = runner.start()?;
+        let call = Call {
+            logits: Rows::None,
+            replay: None,
+        };
+        for piece in text.ids.chunks(PIECE) {
+            let reply = runner.run(&mut sequence, piece, &call)?;
+            follower.take(piece.len(), &reply.traces)?;
         }
-        let [model, file] = paths.map(name);
-        Ok(Self {
-            model,
-            file,
-            text,
-            layers: config.layers,
-            heads: dims.heads,
-            capacity: dims.capacity,
-            schedule: inspect::schedule(schedule),
-            backend: runner.kind(),
-            stories,
-        })
+        Ok(follower.finish(runner, text, paths.map(name)))
     }
 
     /// The index in `stories` of the head that tells most, among those of `layer` or with number `head`
@@ -122,25 +106,64 @@ impl Reading {
     }
 }
 
-/// Runs the model over the ids, a piece at a time; `see` gets a layer, the piece's tokens and what the
-/// layer decided on them.
-fn follow(
-    runner: &Runner,
-    ids: &[u32],
-    mut see: impl FnMut(usize, usize, &Trace) -> Result<()>,
-) -> Result<()> {
-    let mut sequence = runner.start()?;
-    let call = Call {
-        logits: Rows::None,
-        replay: None,
-    };
-    for piece in ids.chunks(PIECE) {
-        let reply = runner.run(&mut sequence, piece, &call)?;
-        for (layer, trace) in reply.traces.iter().enumerate() {
-            see(layer, piece.len(), trace)?;
+/// A reading on its way: follows what a run decides.
+#[derive(Debug)]
+pub struct Follower {
+    heads: usize,
+    /// By layer.
+    ledgers: Vec<Ledger>,
+    stories: Vec<Story>,
+}
+
+impl Follower {
+    /// Before the first token of a runner's model.
+    ///
+    /// # Errors
+    /// For softmax attention, which has no states.
+    pub fn new(runner: &Runner) -> Result<Self> {
+        let config = runner.config();
+        config.require_states("segment", "--model")?;
+        let (dims, schedule) = (config.dims(), config.operator().schedule);
+        let heads = dims.heads;
+        let stories = (0..config.layers * heads).map(|i| Story::new(runner, i / heads, i % heads));
+        Ok(Self {
+            heads,
+            ledgers: vec![Ledger::new(dims, schedule)?; config.layers],
+            stories: stories.collect(),
+        })
+    }
+
+    /// Takes in what every layer decided on the `tokens` tokens that follow.
+    ///
+    /// # Errors
+    /// For decisions that no run could have made.
+    pub fn take(&mut self, tokens: usize, traces: &[Trace]) -> Result<()> {
+        let stories = self.stories.chunks_exact_mut(self.heads);
+        for ((ledger, stories), trace) in self.ledgers.iter_mut().zip(stories).zip(traces) {
+            let note = |entry: &Entry| stories[entry.head].note(entry);
+            ledger.take(tokens, &trace.score, &trace.decisions, None, note)?;
+        }
+        Ok(())
+    }
+
+    /// The reading of `text`, all of whose tokens were taken in; `names` are the model's and the text's.
+    pub fn finish(mut self, runner: &Runner, text: Text, [model, file]: [String; 2]) -> Reading {
+        for story in &mut self.stories {
+            story.states = self.ledgers[story.layer].states(0, story.head).to_vec();
+        }
+        let config = runner.config();
+        Reading {
+            model,
+            file,
+            text,
+            layers: config.layers,
+            heads: self.heads,
+            capacity: config.dims().capacity,
+            schedule: inspect::schedule(config.operator().schedule),
+            backend: runner.kind(),
+            stories: self.stories,
         }
     }
-    Ok(())
 }
 
 impl Story {

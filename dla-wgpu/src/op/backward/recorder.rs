@@ -6,7 +6,7 @@ use dla_core::dla::gate::GateMode;
 use dla_core::{Config, Dims, Error, Result, Schedule};
 
 use super::passes::{call_passes, reaches_tau, segment_passes};
-use super::snapshot::{Snapshot, Way, is_deciding};
+use super::snapshot::{Snapshot, is_deciding};
 use crate::Gpu;
 use crate::backward_plan::BackwardPlan;
 use crate::op::binding::{
@@ -20,6 +20,7 @@ use crate::plan::{Segment, grid};
 use crate::profile::Profile;
 use crate::scope::scoped;
 use crate::spec::{Float, Spec};
+use crate::way::Way;
 
 /// What a backward pass reads and writes beside the operator's arrays; shapes as in
 /// [`GradientBytes`](crate::backward_plan::GradientBytes).

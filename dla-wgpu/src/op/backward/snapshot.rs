@@ -5,6 +5,7 @@ use dla_core::Result;
 use crate::Gpu;
 use crate::backward_plan::BackwardPlan;
 use crate::op::binding::Step;
+use crate::way::Way;
 
 /// A segment's beginning: its states, and the workspace that follows from the decisions alone.
 #[derive(Debug)]
@@ -16,13 +17,6 @@ pub(super) struct Snapshot {
 /// Buffers of the workspace that a segment's passes over decisions leave, and those passes: they run once.
 const DECIDED: [&str; 3] = ["decay", "slots", "entries"];
 const DECIDING: [&str; 3] = ["chunk_decay", "compact", "compact_subgroup"];
-
-/// Which way a copy between a snapshot and the buffers at work goes.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Way {
-    Keep,
-    Restore,
-}
 
 /// Whether a pass leaves what a snapshot keeps.
 pub(super) fn is_deciding(step: &Step) -> bool {
@@ -51,7 +45,7 @@ impl Snapshot {
         work: &wgpu::Buffer,
         way: Way,
     ) {
-        copy(encoder, work, &self.states, way);
+        way.copy(encoder, (work, 0), (&self.states, 0), self.states.size());
     }
 
     /// Records copies of the buffers that follow from decisions, found by their names.
@@ -63,17 +57,8 @@ impl Snapshot {
     ) {
         for (name, kept) in DECIDED.into_iter().zip(&self.decided) {
             if let Some(buffer) = work(name) {
-                copy(encoder, buffer, kept, way);
+                way.copy(encoder, (buffer, 0), (kept, 0), kept.size());
             }
         }
     }
-}
-
-/// Records a copy between a buffer at work and what is kept of it, which has its size.
-fn copy(encoder: &mut wgpu::CommandEncoder, work: &wgpu::Buffer, kept: &wgpu::Buffer, way: Way) {
-    let (from, to) = match way {
-        Way::Keep => (work, kept),
-        Way::Restore => (kept, work),
-    };
-    encoder.copy_buffer_to_buffer(from, 0, to, 0, kept.size());
 }

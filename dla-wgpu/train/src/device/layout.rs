@@ -12,6 +12,8 @@ use dla_core::model::{
     ModelTensors, TensorName,
 };
 use dla_core::{Error, Result};
+use dla_wgpu::model::BlockSpecs;
+use dla_wgpu::nn::ConvSpec;
 use dla_wgpu::nn::backward::Decays;
 
 /// What a parameter is made of.
@@ -37,8 +39,8 @@ pub(super) enum Kind {
     },
     /// Convolutions' channels, each with its bias behind it; biases are the tensors after the weights.
     Conv {
-        /// Inputs of a channel.
-        width: usize,
+        /// All of them as one.
+        spec: ConvSpec,
         /// How many tensors are weights.
         weights: usize,
     },
@@ -85,6 +87,11 @@ impl ModelLayout {
     /// # Errors
     /// [`Error::is_unsupported`] for softmax attention.
     pub(super) fn new(config: &ModelConfig, options: &AdamWOptions) -> Result<Self> {
+        if config.attention().is_some() {
+            let (expected, got) = ("a mixer with states", "softmax attention");
+            return Err(Error::unsupported("train", "model", expected, got)
+                .advise("train it with --backend cpu"));
+        }
         let names = ModelTensors::<TensorName>::names(config)?;
         let decays = names.clone().zip(options.decays(config)?)?;
         let decaying = decays.into_iter();
@@ -93,12 +100,11 @@ impl ModelLayout {
             parameters: Vec::new(),
             decaying: decaying.map(|(tensor, _)| tensor.name).collect(),
             hidden: config.hidden,
+            conv: BlockSpecs::of(config)?.conv,
         };
         let embeddings = list.matrix(config.hidden, vec![names.embeddings]);
         let blocks = names.blocks.into_iter();
-        let blocks = blocks
-            .map(|block| list.block(block))
-            .collect::<Result<_>>()?;
+        let blocks = blocks.map(|block| list.block(block)).collect();
         let norm = list.vector(vec![names.norm]);
         let head = names
             .head
@@ -118,6 +124,7 @@ struct List {
     parameters: Vec<Layout>,
     decaying: std::collections::HashSet<String>,
     hidden: usize,
+    conv: ConvSpec,
 }
 
 impl List {
@@ -125,9 +132,9 @@ impl List {
         let decays = self.decaying.contains(&tensors[0].name);
         let decays = match (&kind, decays) {
             (_, false) => Decays::NONE,
-            (Kind::Conv { width, .. }, true) => Decays {
-                period: width + 1,
-                first: *width,
+            (Kind::Conv { spec, .. }, true) => Decays {
+                period: spec.width + 1,
+                first: spec.width,
             },
             (Kind::Matrix { .. } | Kind::Vector { .. }, true) => Decays::ALL,
         };
@@ -150,22 +157,18 @@ impl List {
 
     fn conv(&mut self, weights: Vec<TensorName>, biases: Vec<TensorName>) -> usize {
         let kind = Kind::Conv {
-            width: weights[0].shape[2],
+            spec: self.conv,
             weights: weights.len(),
         };
         self.add(kind, [weights, biases].concat())
     }
 
-    fn block(&mut self, names: BlockTensors<TensorName>) -> Result<BlockPlaces> {
+    fn block(&mut self, names: BlockTensors<TensorName>) -> BlockPlaces {
         let norm = self.vector(vec![names.norm]);
         let mut places = match names.mixer {
             MixerTensors::Mamba2(mixer) => self.mamba2(norm, mixer, names.dla),
             MixerTensors::GatedDelta(mixer) => self.gated_delta(norm, mixer, names.dla),
-            MixerTensors::Attention(_) => {
-                let (expected, got) = ("a mixer with states", "softmax attention");
-                return Err(Error::unsupported("train", "model", expected, got)
-                    .advise("train it with --backend cpu"));
-            }
+            MixerTensors::Attention(_) => unreachable!("refused before"),
         };
         places.mlp = names.mlp.map(|mlp| {
             let inner = mlp.down.shape[1];
@@ -175,7 +178,7 @@ impl List {
                 down: self.matrix(inner, vec![mlp.down]),
             }
         });
-        Ok(places)
+        places
     }
 
     fn mamba2(
@@ -246,31 +249,27 @@ impl Layout {
         match self.kind {
             Kind::Matrix { .. } => all,
             Kind::Vector { values } => values,
-            Kind::Conv { width, weights } => {
-                let channels = self.tensors[..weights].iter().map(|tensor| tensor.shape[0]);
-                channels.sum::<usize>() * (width + 1)
-            }
+            Kind::Conv { spec, .. } => spec.channels * (spec.width + 1),
         }
     }
 
     /// The tensors as they lie on the device.
-    pub(super) fn pack(&self, named: &Named) -> Vec<f32> {
+    ///
+    /// # Errors
+    /// For tensors of other sizes.
+    pub(super) fn pack(&self, named: &Named) -> Result<Vec<f32>> {
         let parts = self.tensors.iter().map(|tensor| &named[&tensor.name][..]);
+        let parts: Vec<_> = parts.collect();
         match self.kind {
-            Kind::Matrix { .. } => parts.collect::<Vec<_>>().concat(),
+            Kind::Matrix { .. } => Ok(parts.concat()),
             Kind::Vector { values } => {
-                let mut packed = parts.collect::<Vec<_>>().concat();
+                let mut packed = parts.concat();
                 packed.resize(values, 0.0);
-                packed
+                Ok(packed)
             }
-            Kind::Conv { width, weights } => {
-                let parts: Vec<_> = parts.collect();
+            Kind::Conv { spec, weights } => {
                 let (weights, biases) = (parts[..weights].concat(), parts[weights..].concat());
-                let channels = weights.chunks_exact(width).enumerate();
-                let bias = |channel| biases.get(channel).copied().unwrap_or(0.0);
-                let packed = channels
-                    .flat_map(|(channel, weights)| weights.iter().copied().chain([bias(channel)]));
-                packed.collect()
+                spec.pack(&weights, (!biases.is_empty()).then_some(&biases))
             }
         }
     }
@@ -279,7 +278,8 @@ impl Layout {
     pub(super) fn unpack(&self, packed: &[f32], named: &mut Named) {
         let values = match self.kind {
             Kind::Matrix { .. } | Kind::Vector { .. } => packed.to_vec(),
-            Kind::Conv { width, .. } => {
+            Kind::Conv { spec, .. } => {
+                let width = spec.width;
                 let channels = || packed.chunks_exact(width + 1);
                 let weights = channels().flat_map(|channel| channel[..width].iter().copied());
                 weights

@@ -131,7 +131,7 @@ impl Parameters {
             .map(|(name, values)| (name.name, values.clone()))
             .collect();
         for (layout, parameter) in self.layout.parameters.iter().zip(&self.all) {
-            let packed = layout.pack(&named);
+            let packed = layout.pack(&named)?;
             match &parameter.parts[which as usize] {
                 Part::Matrix(matrix) => matrix.write(gpu, 0, &packed).await?,
                 Part::Vector(buffer, _) => {

@@ -82,13 +82,12 @@ fn decisions_are_replayed() {
             }
         }
         let mut batch = pair.batch(1);
-        let cut = |decisions: &Decisions, tokens: std::ops::Range<usize>| Decisions {
-            boundary: decisions.boundary[tokens.start * 6..tokens.end * 6].to_vec(),
-            merge_at: decisions.merge_at[tokens.start * 6..tokens.end * 6].to_vec(),
-        };
         let mut taken = Taken::default();
         for tokens in [0..37, 37..38, 38..60] {
-            let part: Vec<_> = decisions.iter().map(|d| cut(d, tokens.clone())).collect();
+            let part: Vec<_> = decisions
+                .iter()
+                .map(|d| d.part(6, tokens.clone()))
+                .collect();
             let wanted = Wanted {
                 replay: Some(&[&part]),
                 ..ALL

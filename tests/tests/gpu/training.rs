@@ -7,24 +7,8 @@ use dla_core::model::{
     ModelTensors,
 };
 use dla_core::{Config, Result, Schedule};
+use dla_tests::gpu::gpu;
 use dla_train::{Batch, CpuEngine, DeviceEngine, Engine, Snapshot};
-use dla_wgpu::{Gpu, GpuOptions};
-
-/// The adapter named in `DLA_ADAPTER`, or the best; none, said once, only where `DLA_NO_GPU=1` allows it.
-fn gpu() -> Option<Gpu> {
-    let options = GpuOptions {
-        adapter: std::env::var("DLA_ADAPTER").ok(),
-        ..Default::default()
-    };
-    match Gpu::new_blocking(&options) {
-        Ok(gpu) => Some(gpu),
-        Err(error) if std::env::var("DLA_NO_GPU").is_ok_and(|no| no == "1") => {
-            println!("SKIP: training on a GPU, DLA_NO_GPU=1 and {error}");
-            None
-        }
-        Err(error) => panic!("{error}; set DLA_NO_GPU=1 to skip"),
-    }
-}
 
 fn with(mixer: MixerConfig, family: Family, tied: bool, schedule: Schedule) -> ModelConfig {
     let mut config = ModelConfig {
@@ -129,7 +113,7 @@ fn ten_steps_equal_the_references() -> Result<()> {
         let start = snapshot(&config)?;
         let gate = Gate::default();
         let mut cpu = CpuEngine::new(config.clone(), gate, options, start.clone())?;
-        let mut device = DeviceEngine::new(&gpu, config.clone(), gate, options, start)?;
+        let mut device = DeviceEngine::new(gpu, config.clone(), gate, options, start)?;
         for step in 0..10 {
             let batches = [batch(2 * step), batch(2 * step + 1)];
             let want = cpu.step(&batches, 3e-3)?;
@@ -173,7 +157,7 @@ fn going_on_from_an_export_is_going_on_bit_for_bit() -> Result<()> {
     let Some(gpu) = gpu() else { return Ok(()) };
     for config in [mamba2(Schedule::Dynamic), gated_delta(Schedule::Dynamic)] {
         let (options, gate) = (AdamWOptions::default(), Gate::default());
-        let new = |start| DeviceEngine::new(&gpu, config.clone(), gate, options, start);
+        let new = |start| DeviceEngine::new(gpu, config.clone(), gate, options, start);
         let mut whole = new(snapshot(&config)?)?;
         for step in 0..3 {
             whole.step(&[batch(step)], 1e-3)?;
@@ -198,7 +182,7 @@ fn kind_33_and_34_a_gradient_that_is_no_number_moves_nothing() -> Result<()> {
     let mut start = snapshot(&config)?;
     start.tensors.norm[3] = f32::NAN;
     let (options, gate) = (AdamWOptions::default(), Gate::default());
-    let mut device = DeviceEngine::new(&gpu, config, gate, options, start.clone())?;
+    let mut device = DeviceEngine::new(gpu, config, gate, options, start.clone())?;
     let report = device.step(&[batch(0)], 1e-3)?;
     assert!(report.skipped && !report.loss.is_finite(), "{report:?}");
     let after = device.export()?;
