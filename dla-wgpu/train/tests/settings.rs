@@ -59,7 +59,27 @@ fn mistakes_are_named() {
         ("mamba2", "mamba3", "model.family"),
         ("mamba2\"", "mamba2\"\nvocabulary = 31", "model.vocabulary"),
         ("capacity = 2", "capacity = 2\ngate = \"open\"", "gate"),
-        ("capacity = 2", "capacity = 2\ntheta = 0.0", "theta"),
+        ("capacity = 2", "capacity = 2\ntheta = 0.0", "theta: "),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = 0.0",
+            "theta_end: ",
+        ),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = -0.1",
+            "theta_end: ",
+        ),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = inf",
+            "theta_end: ",
+        ),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = nan",
+            "theta_end: ",
+        ),
         ("capacity = 2", "schedule = \"fixed\"", "model.dla.block"),
         ("capacity = 2", "tau = nan", "model.dla.tau"),
         ("capacity = 2", "capacity = 1000", "capacity"),
@@ -109,6 +129,7 @@ fn the_hash_tells_what_matters() {
         ("pairs = 2", "pairs = 3"),
         ("capacity = 2", "capacity = 3"),
         ("state = 4", "state = 5"),
+        ("capacity = 2", "capacity = 2\ntheta_end = 0.05"),
     ] {
         assert_ne!(hash(GOOD), other(from, to), "{to}");
     }
