@@ -119,7 +119,7 @@ impl Model {
 
 /// Softmax attention trains on a device and runs on the CPU: its keys and values grow with every token.
 fn attention_unserved() -> Error {
-    let expected = "mixers that have passes: Mamba-2 or Gated DeltaNet";
+    let expected = "mixers whose memory does not grow: Mamba-2 or Gated DeltaNet";
     let error = Error::unsupported("model", "mixer", expected, "softmax attention");
     error.advise("run it on the CPU (--backend cpu)")
 }

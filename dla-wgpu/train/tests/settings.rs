@@ -124,6 +124,12 @@ fn the_hash_tells_what_matters() {
     let other = |from, to| hash(&GOOD.replace(from, to));
     assert_eq!(hash(GOOD), other("\"out\"", "\"elsewhere\""));
     assert_eq!(hash(GOOD), hash(&format!("{GOOD}[every]\nlog = 3\n")));
+    let settings = Settings::parse("run.toml", GOOD).expect("valid settings");
+    let hashed = serde_json::to_string(&settings).expect("JSON");
+    assert!(
+        !hashed.contains("theta_end"),
+        "runs without it go on: {hashed}"
+    );
     for (from, to) in [
         ("steps = 10", "steps = 11"),
         ("pairs = 2", "pairs = 3"),
