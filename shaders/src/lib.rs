@@ -319,7 +319,9 @@ passes! {
     /// The largest of those.
     TOP_K_BEST = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_BEST];
     /// The gradient by a linear map's input.
-    INPUT_GRADIENT = "nn/input_gradient" Nothing [OUTPUTS, WEIGHTS_F32];
+    INPUT_GRADIENT_F32 = "nn/input_gradient" Nothing [OUTPUTS, WEIGHTS_F32];
+    /// The same by weights in f16.
+    INPUT_GRADIENT_F16 = "nn/input_gradient" Nothing [OUTPUTS, WEIGHTS_F16];
     /// The gradient by a linear map's weights.
     MATRIX_GRADIENT = "nn/matrix_gradient" Nothing [FOURS, OUTPUTS];
     /// The sum of parts.
@@ -366,6 +368,8 @@ passes! {
     GRADIENT_NORM = "nn/gradient_norm" Nothing [STEP_NUMBERS, GROUP_SUM];
     /// Adam with decoupled decay.
     ADAMW = "nn/adamw" Nothing [STEP_NUMBERS];
+    /// Weights in f16 from those in f32.
+    HALVE = "nn/halve" Nothing [];
     /// The decay rates of heads from their logarithms.
     DECAY_RATES = "nn/decay_rates" Nothing [];
 }

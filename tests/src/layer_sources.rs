@@ -5,10 +5,11 @@ use dla_shaders::{
     ADAMW, ATTENTION, ATTENTION_DOTS, ATTENTION_QUERY_GRADIENT, ATTENTION_SOURCE_GRADIENT,
     COLUMN_SUMS, CONV, CONV_GRADIENT, CONV_SLOPE, CROSS_ENTROPY, DECAY_RATES, DELTA_ARRAYS,
     DELTA_ARRAYS_GRADIENT, DELTA_OUTPUT, DELTA_OUTPUT_GRADIENT, EMBED_GRADIENT, EMBED_SUM,
-    GATED_GRADIENT, GRADIENT_NORM, INPUT_GRADIENT, MAMBA2_ARRAYS, MAMBA2_ARRAYS_GRADIENT,
-    MAMBA2_OUTPUT, MAMBA2_OUTPUT_GRADIENT, MATRIX_GRADIENT, NORM_GRADIENT, PLACE, Pass,
-    READ_WEIGHTS_GRADIENT, RMS_NORM, SQUARE_SUM, SUM_PARTS, TOP_K, TOP_K_BEST,
+    GATED_GRADIENT, GRADIENT_NORM, HALVE, MAMBA2_ARRAYS, MAMBA2_ARRAYS_GRADIENT, MAMBA2_OUTPUT,
+    MAMBA2_OUTPUT_GRADIENT, MATRIX_GRADIENT, NORM_GRADIENT, PLACE, Pass, READ_WEIGHTS_GRADIENT,
+    RMS_NORM, SQUARE_SUM, SUM_PARTS, TOP_K, TOP_K_BEST,
 };
+use dla_wgpu::Float;
 use dla_wgpu::nn::backward::{
     AttentionSpec, ColumnSumsSpec, ConvGradientSpec, CrossEntropySpec, DecayRates, Decays,
     EmbeddingGradientSpec, GatedGradientSpec, InputGradientSpec, MatrixGradientSpec, PlaceSpec,
@@ -100,14 +101,26 @@ fn mixers() -> Vec<Source> {
         dims([1, 1, 1, 1, 256, 256, 64]),
     ] {
         for lambda in read {
-            sources.extend(arrays(dims, lambda));
+            sources.extend(arrays(dims, lambda, Float::F32));
         }
-        sources.extend(outputs(dims));
+        sources.extend(outputs(dims, Float::F32));
+    }
+    for dims in [
+        dims([1, 1, 48, 1, 128, 64, 30]),
+        dims([1, 1, 6, 3, 37, 21, 7]),
+    ] {
+        let half = arrays(dims, by(Some(0), false), Float::F16);
+        let half = half.into_iter().chain(outputs(dims, Float::F16));
+        sources.extend(half.map(|source| Source {
+            name: format!("f16, {}", source.name),
+            kernels: Kernels::Half,
+            ..source
+        }));
     }
     sources
 }
 
-fn arrays(dims: Dims, lambda: ReadColumns) -> Vec<Source> {
+fn arrays(dims: Dims, lambda: ReadColumns, float: Float) -> Vec<Source> {
     let heads = dims.heads;
     let first = heads * dims.capacity;
     let stride = first + 2 * heads;
@@ -117,6 +130,7 @@ fn arrays(dims: Dims, lambda: ReadColumns) -> Vec<Source> {
         dt: first,
         lambda,
         dt_limit: [0.0, f32::INFINITY],
+        float,
     };
     let delta = DeltaArraysSpec {
         dims,
@@ -125,6 +139,7 @@ fn arrays(dims: Dims, lambda: ReadColumns) -> Vec<Source> {
         b: first + heads,
         lambda,
         most: 2.0,
+        float,
     };
     let setting = format!("{heads} heads, {lambda:?}");
     let mut sources = Vec::new();
@@ -146,7 +161,7 @@ fn arrays(dims: Dims, lambda: ReadColumns) -> Vec<Source> {
     sources
 }
 
-fn outputs(dims: Dims) -> Vec<Source> {
+fn outputs(dims: Dims, float: Float) -> Vec<Source> {
     let (stride, epsilon) = (dims.heads * dims.value_dim, 1e-5);
     let mamba2 = Mamba2OutputSpec {
         dims,
@@ -154,6 +169,7 @@ fn outputs(dims: Dims) -> Vec<Source> {
         z: 0,
         norm_groups: dims.groups,
         epsilon,
+        float,
     };
     let mut sources = Vec::new();
     for pass in [&MAMBA2_OUTPUT, &MAMBA2_OUTPUT_GRADIENT] {
@@ -166,6 +182,7 @@ fn outputs(dims: Dims) -> Vec<Source> {
             stride,
             gate,
             epsilon,
+            float,
         };
         for pass in [&DELTA_OUTPUT, &DELTA_OUTPUT_GRADIENT] {
             let setting = format!("{} heads, {gate:?}", dims.heads);
@@ -224,10 +241,11 @@ fn linear_gradients() -> Vec<Source> {
             let spec = InputGradientSpec {
                 inputs,
                 outputs,
+                half: on,
                 residual: on,
                 halves: 1 + usize::from(on),
             };
-            sources.push(source(setting.clone(), &INPUT_GRADIENT, &spec.header()));
+            sources.push(source(setting.clone(), spec.pass(), &spec.header()));
             let spec = MatrixGradientSpec {
                 inputs,
                 outputs,
@@ -286,6 +304,7 @@ fn optimiser() -> Vec<Source> {
     let mut sources = vec![
         source(any(), &SQUARE_SUM, ""),
         source(any(), &GRADIENT_NORM, ""),
+        source(any(), &HALVE, ""),
         source("48 heads".to_owned(), &DECAY_RATES, &rates.header()),
     ];
     for decays in [Decays::ALL, Decays::NONE] {

@@ -10,6 +10,8 @@ mod gradients;
 mod host;
 #[path = "gpu/kinds.rs"]
 mod kinds;
+#[path = "gpu/kinds_backward.rs"]
+mod kinds_backward;
 #[path = "gpu/mixers.rs"]
 mod mixers;
 #[path = "gpu/model.rs"]

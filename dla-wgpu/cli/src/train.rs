@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dla_core::{Error, Result};
 use dla_train::metrics::{EvaluationLine, StepLine};
 use dla_train::{
-    CpuEngine, DeviceEngine, Engine, Outcome, Run, Settings, Snapshot, Start, Watcher,
+    CpuEngine, DeviceEngine, Engine, Outcome, Precision, Run, Settings, Snapshot, Start, Watcher,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -40,14 +40,17 @@ pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
 
 /// What trains: follows `--backend` and `--adapter`.
 fn engine(run: &Run, snapshot: Snapshot, global: &Global) -> Result<Box<dyn Engine>> {
-    let config = run.config().clone();
+    let (config, compute) = (run.config().clone(), run.settings().compute);
     if let backend::Engine::Gpu { gpu, or_cpu } = backend::Engine::open(global)? {
         let (gate, options) = (run.gate(), run.adamw());
+        // The CPU does not take over what only a device computes.
+        let anywhere = compute.precision == Precision::F32;
         let engine = progress::watched("preparing the device", || {
-            DeviceEngine::new(&gpu, config.clone(), gate, options, snapshot.clone())
+            let config = config.clone();
+            DeviceEngine::new(&gpu, config, gate, options, &compute, snapshot.clone())
         });
         match engine {
-            Err(error) if or_cpu && error.is_unsupported() => {
+            Err(error) if or_cpu && anywhere && error.is_unsupported() => {
                 report::note(&format!("running on the CPU: {error}"));
             }
             engine => return Ok(Box::new(engine?)),

@@ -3,6 +3,7 @@
 use dla_core::Schedule;
 use dla_core::model::{MixerConfig, ModelConfig};
 
+use crate::Float;
 use crate::nn::backward::AttentionSpec;
 use crate::nn::{
     ConvSpec, DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns,
@@ -41,7 +42,7 @@ pub enum MixerSpecs {
 }
 
 impl BlockSpecs {
-    /// Those of a model.
+    /// Those of a model, the operator's arrays in f32.
     pub fn of(config: &ModelConfig) -> Self {
         let (dims, epsilon) = (config.dims(), config.norm_epsilon);
         let (first, end) = match &config.mixer {
@@ -68,6 +69,7 @@ impl BlockSpecs {
                     dt: m.inner() + m.conv_channels(),
                     lambda,
                     dt_limit: m.dt_limit,
+                    float: Float::F32,
                 };
                 let output = Mamba2OutputSpec {
                     dims,
@@ -75,6 +77,7 @@ impl BlockSpecs {
                     z: 0,
                     norm_groups: m.groups,
                     epsilon,
+                    float: Float::F32,
                 };
                 (MixerSpecs::Mamba2(arrays, output), None)
             }
@@ -87,12 +90,14 @@ impl BlockSpecs {
                     b: a + d.value_heads,
                     lambda,
                     most: d.most_strength(),
+                    float: Float::F32,
                 };
                 let output = DeltaOutputSpec {
                     dims,
                     stride,
                     gate: d.gate.then_some(2 * d.keys() + d.values()),
                     epsilon,
+                    float: Float::F32,
                 };
                 (MixerSpecs::GatedDelta(arrays, output), Some(d.intermediate))
             }
@@ -120,5 +125,16 @@ impl BlockSpecs {
             mixer,
             inner,
         }
+    }
+
+    /// The same with q, k, v and o of the operator in `float`.
+    #[must_use]
+    pub fn with(mut self, float: Float) -> Self {
+        match &mut self.mixer {
+            MixerSpecs::Mamba2(arrays, output) => (arrays.float, output.float) = (float, float),
+            MixerSpecs::GatedDelta(arrays, output) => (arrays.float, output.float) = (float, float),
+            MixerSpecs::Attention(_) => {}
+        }
+        self
     }
 }

@@ -4,9 +4,9 @@ use dla_core::{Dims, Error, Result};
 use dla_shaders::{DELTA_ARRAYS, MAMBA2_ARRAYS};
 
 use super::constants::Constants;
-use super::layer::{Layer, Rows, columns, holds, holds_items, operator_sizes, words};
+use super::layer::{Layer, Rows, columns, holds, holds_floats, holds_items, operator_sizes, words};
 use crate::op::Arrays;
-use crate::{Dispatch, Gpu};
+use crate::{Dispatch, Float, Gpu};
 
 /// What the arrays are made from.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,8 @@ pub struct Mamba2ArraysSpec {
     pub lambda: ReadColumns,
     /// The range that Δ is clamped to.
     pub dt_limit: [f32; 2],
+    /// Element type of q, k and v.
+    pub float: Float,
 }
 
 /// The arrays of a Gated DeltaNet mixer: q and k of unit length, q scaled by Dk^−½, v,
@@ -81,6 +83,8 @@ pub struct DeltaArraysSpec {
     pub lambda: ReadColumns,
     /// The greatest β: 1, or 2 where eigenvalues may be negative.
     pub most: f32,
+    /// Element type of q, k and v.
+    pub float: Float,
 }
 
 impl Mamba2ArraysSpec {
@@ -90,6 +94,7 @@ impl Mamba2ArraysSpec {
         shared(&self.dims, self.stride, self.lambda)
             .sizes(&[("DECAY", self.dt)])
             .numbers(&[("DT_MIN", least), ("DT_MAX", most)])
+            .element(self.float)
             .header()
     }
 
@@ -110,6 +115,7 @@ impl DeltaArraysSpec {
         shared(&self.dims, self.stride, self.lambda)
             .sizes(&[("DECAY", self.a), ("STRENGTH", self.b)])
             .numbers(&[("MOST", self.most)])
+            .element(self.float)
             .header()
     }
 
@@ -130,7 +136,7 @@ impl DeltaArraysSpec {
 }
 
 impl Mamba2Arrays<'_> {
-    /// Binds the sources and q, k, v and control of `arrays`, which are f32.
+    /// Binds the sources and q, k, v and control of `arrays`.
     ///
     /// # Errors
     /// [`Error::is_input`] for sizes that do not fit, [`Error::is_device`] for what the device refuses.
@@ -152,6 +158,7 @@ impl Mamba2Arrays<'_> {
             dims: &spec.dims,
             stride: spec.stride,
             lambda: spec.lambda,
+            float: spec.float,
         };
         call.check(sources, arrays, self.read_weights)?;
         let values = 2 * spec.dims.groups * spec.dims.key_dim
@@ -170,7 +177,7 @@ impl Mamba2Arrays<'_> {
 }
 
 impl DeltaArrays<'_> {
-    /// Binds the sources and q, k, v and control of `arrays`, which are f32.
+    /// Binds the sources and q, k, v and control of `arrays`.
     ///
     /// # Errors
     /// [`Error::is_input`] for sizes that do not fit, [`Error::is_device`] for what the device refuses.
@@ -192,6 +199,7 @@ impl DeltaArrays<'_> {
             dims: &spec.dims,
             stride: spec.stride,
             lambda: spec.lambda,
+            float: spec.float,
         };
         call.check(sources, arrays, self.read_weights)?;
         let groups = words(OP, "rows", &[rows.count()?, spec.row_groups()])?;
@@ -213,6 +221,7 @@ struct Call<'a> {
     dims: &'a Dims,
     stride: usize,
     lambda: ReadColumns,
+    float: Float,
 }
 
 impl Call<'_> {
@@ -236,9 +245,9 @@ impl Call<'_> {
         holds_items(op, "positions", sources.positions)?;
         holds(op, "mixed", sources.mixed, &[count, inner + 2 * keys])?;
         holds(op, "projected", sources.projected, &[count, self.stride])?;
-        holds(op, "q", &arrays.q, &[count, keys])?;
-        holds(op, "k", &arrays.k, &[count, keys])?;
-        holds(op, "v", &arrays.v, &[count, inner])?;
+        holds_floats(op, "q", &arrays.q, self.float, &[count, keys])?;
+        holds_floats(op, "k", &arrays.k, self.float, &[count, keys])?;
+        holds_floats(op, "v", &arrays.v, self.float, &[count, inner])?;
         let control = [count, dims.heads, 2 + dims.capacity];
         holds(op, "control", &arrays.control, &control)
     }

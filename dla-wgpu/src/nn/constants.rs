@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::Float;
+
 /// A header: `const` lines in the place of `common/spec_layer.wgsl`.
 #[derive(Debug, Default)]
 pub(super) struct Constants(String);
@@ -26,6 +28,16 @@ impl Constants {
     pub(super) fn numbers(self, numbers: &[(&str, f32)]) -> Self {
         let exact = numbers.iter().map(|(name, x)| (name, f64::from(*x)));
         self.lines(exact.map(|(name, x)| format!("const {name}: f32 = {x:e};")))
+    }
+
+    /// The element type of the operator's arrays, which comes first for the extension that it needs.
+    #[must_use]
+    pub(super) fn element(self, float: Float) -> Self {
+        let first = match float {
+            Float::F32 => "alias io = f32;",
+            Float::F16 => "enable f16;\nalias io = f16;",
+        };
+        Self(format!("{first}\n{}", self.0))
     }
 
     /// The text.

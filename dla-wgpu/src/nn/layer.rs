@@ -6,7 +6,7 @@ use dla_shaders::Pass;
 use crate::dispatch::{Dispatch, Parts};
 use crate::plan::MAX_BATCH;
 use crate::scope::scoped;
-use crate::{Gpu, plan};
+use crate::{Float, Gpu, plan};
 
 /// The rows that a call works on: B batch items of T tokens each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,23 @@ pub(super) fn holds(
     factors: &[usize],
 ) -> Result<()> {
     let needed = words(op, argument, factors)?.next_multiple_of(4) as u64 * 4;
+    if buffer.size() < needed {
+        let expected = format!("a buffer of at least {needed} bytes");
+        return Err(Error::input(op, argument, expected, buffer.size()));
+    }
+    Ok(())
+}
+
+/// Refuses a buffer of the operator with less than `factors` multiplied values of `float`.
+pub(super) fn holds_floats(
+    op: &'static str,
+    argument: &'static str,
+    buffer: &wgpu::Buffer,
+    float: Float,
+    factors: &[usize],
+) -> Result<()> {
+    let bytes = words(op, argument, factors)? as u64 * float.bytes();
+    let needed = bytes.next_multiple_of(4);
     if buffer.size() < needed {
         let expected = format!("a buffer of at least {needed} bytes");
         return Err(Error::input(op, argument, expected, buffer.size()));

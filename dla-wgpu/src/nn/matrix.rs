@@ -130,6 +130,24 @@ impl Matrix {
         })
     }
 
+    /// Room for the same weights in f16, in blocks of the same rows: what [`Halve`](super::backward::Halve) writes.
+    ///
+    /// # Errors
+    /// [`Error::is_device`] where the device has no memory.
+    pub async fn halved(&self, gpu: &Gpu) -> Result<Self> {
+        let weight_type = WeightType::F16;
+        let padded = weight_type.padded(self.columns);
+        let mut blocks = Vec::new();
+        for block in &self.blocks {
+            blocks.push(Block::new(gpu, block.first, block.count, weight_type, padded).await?);
+        }
+        Ok(Self {
+            weight_type,
+            blocks,
+            ..*self
+        })
+    }
+
     /// Converts and writes whole rows, `first_row` and those after it. The queue takes them at once, in an empty
     /// submission, so that the host keeps no second copy.
     ///

@@ -4,8 +4,8 @@ use dla_core::{Dims, Error, Result};
 use dla_shaders::{DELTA_OUTPUT, MAMBA2_OUTPUT};
 
 use super::constants::Constants;
-use super::layer::{Layer, Rows, columns, epsilon, holds, operator_sizes, words};
-use crate::{Dispatch, Gpu};
+use super::layer::{Layer, Rows, columns, epsilon, holds, holds_floats, operator_sizes, words};
+use crate::{Dispatch, Float, Gpu};
 
 /// Mamba-2's: the norm, by group, of (o + D·x)·SiLU(z).
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub struct Mamba2OutputSpec {
     pub norm_groups: usize,
     /// The norm's ε.
     pub epsilon: f32,
+    /// Element type of o.
+    pub float: Float,
 }
 
 /// Gated DeltaNet's: the norm of every head, by SiLU(gate) if there is one.
@@ -53,6 +55,8 @@ pub struct DeltaOutputSpec {
     pub gate: Option<usize>,
     /// The norm's ε.
     pub epsilon: f32,
+    /// Element type of o.
+    pub float: Float,
 }
 
 impl Mamba2OutputSpec {
@@ -60,6 +64,7 @@ impl Mamba2OutputSpec {
     pub fn header(&self) -> String {
         shared(&self.dims, self.stride, self.epsilon)
             .sizes(&[("GATE", self.z), ("NORM_GROUPS", self.norm_groups)])
+            .element(self.float)
             .header()
     }
 
@@ -81,6 +86,7 @@ impl DeltaOutputSpec {
         shared(&self.dims, self.stride, self.epsilon)
             .sizes(&[("GATE", self.gate.unwrap_or(0))])
             .switches(&[("GATED", self.gate.is_some())])
+            .element(self.float)
             .header()
     }
 
@@ -113,7 +119,7 @@ impl Mamba2Output<'_> {
         let mixed_row = inner + 2 * dims.groups * dims.key_dim;
         holds(OP, "heads", self.heads, &[3, dims.heads])?;
         holds(OP, "weight", self.weight, &[inner])?;
-        holds(OP, "o", o, &[count, inner])?;
+        holds_floats(OP, "o", o, spec.float, &[count, inner])?;
         holds(OP, "mixed", mixed, &[count, mixed_row])?;
         holds(OP, "projected", projected, &[count, spec.stride])?;
         holds(OP, "y", y, &[count, inner])?;
@@ -152,7 +158,7 @@ impl DeltaOutput<'_> {
         spec.check(OP)?;
         let inner = inner(&spec.dims);
         holds(OP, "weight", self.weight, &[spec.dims.value_dim])?;
-        holds(OP, "o", o, &[count, inner])?;
+        holds_floats(OP, "o", o, spec.float, &[count, inner])?;
         holds(OP, "projected", projected, &[count, spec.stride])?;
         holds(OP, "y", y, &[count, inner])?;
         let buffers = [

@@ -135,6 +135,7 @@ impl Engine for CpuEngine {
             counted: counted(batches)?,
             gradient_norm,
             skipped,
+            loss_scale: None,
             lost,
         })
     }
@@ -160,6 +161,7 @@ impl Engine for CpuEngine {
             moves: self.optimiser.step(),
             mean: mean.clone(),
             square: square.clone(),
+            loss_scale: None,
         })
     }
 

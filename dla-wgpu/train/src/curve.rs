@@ -206,6 +206,8 @@ mod tests {
             loss,
             rate: 0.0,
             gradient_norm: None,
+            loss_scale: None,
+            skipped: None,
             tokens_per_second: 0.0,
         })
     }

@@ -4,11 +4,18 @@ use dla_core::model::{ModelConfig, ModelTensors};
 use dla_core::{Error, Result};
 
 use crate::batch::Batch;
+use crate::loss_scale::LossScale;
+use crate::settings::Precision;
 
 /// A model in training on some machine.
 pub trait Engine {
     /// The model's settings.
     fn config(&self) -> &ModelConfig;
+
+    /// What it computes in.
+    fn precision(&self) -> Precision {
+        Precision::F32
+    }
 
     /// One step of AdamW along the gradient of the mean loss over all targets of `batches`, which are taken one
     /// after the other.
@@ -59,6 +66,8 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// The loss or the gradient was not finite: nothing has moved.
     pub skipped: bool,
+    /// What the loss was multiplied by under f16, the norm being that without it.
+    pub loss_scale: Option<f32>,
     /// The first tensor that had finite values before the step which are not finite any more: the model is lost.
     pub lost: Option<String>,
 }
@@ -83,6 +92,8 @@ pub struct Snapshot {
     pub mean: ModelTensors<Vec<f32>>,
     /// The means of their squares.
     pub square: ModelTensors<Vec<f32>>,
+    /// The scale of the loss, where it follows the steps.
+    pub loss_scale: Option<LossScale>,
 }
 
 impl Snapshot {
@@ -94,6 +105,7 @@ impl Snapshot {
             moves: 0,
             mean: zeros.clone(),
             square: zeros,
+            loss_scale: None,
         }
     }
 }

@@ -34,6 +34,12 @@ pub struct StepLine {
     pub rate: f64,
     /// The norm of all gradients before clipping; none where it was not finite and the step was left out.
     pub gradient_norm: Option<f64>,
+    /// What the loss was multiplied by, under f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f32>,
+    /// Steps left out so far, under f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
     /// Tokens a second.
     pub tokens_per_second: f64,
 }
@@ -159,6 +165,8 @@ mod tests {
                 loss: 2.5,
                 rate: 1e-3,
                 gradient_norm: Some(0.5),
+                loss_scale: (step > 1).then_some(65_536.0),
+                skipped: (step > 1).then_some(2),
                 tokens_per_second: 1e4,
             })
         };

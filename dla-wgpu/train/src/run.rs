@@ -12,13 +12,15 @@ use crate::batch::Batch;
 use crate::engine::{Engine, Pace, Snapshot, StepReport};
 use crate::metrics::{EvaluationLine, Line, Metrics, StepLine};
 use crate::scores::Totals;
-use crate::settings::Settings;
+use crate::settings::{Precision, Settings};
 use crate::store::{State, Store, read_model};
 use crate::task::{Split, Task};
 use crate::{atomic, curve};
 
 /// Steps that may be left out in a row before a run counts as diverged.
 const MOST_SKIPPED: u32 = 10;
+/// A scale of the loss that follows the steps may fall so far: below it, it would lose small gradients, not keep them.
+const LEAST_SCALE: f32 = 1.0;
 
 /// What a run starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +109,7 @@ impl Run {
             seed: settings.seed,
             settings: settings.hash()?,
             data: task.fingerprint(),
+            loss_scale: None,
         };
         let state = match saved {
             Some(saved) => same_run(state, saved)?,
@@ -161,9 +164,10 @@ impl Run {
     /// Trains `engine` until all steps are done or `watcher` stops it.
     ///
     /// # Errors
-    /// For data that does not fit the model, a loss or a tensor that is not finite, an engine that fails, and files that
+    /// For an engine of another precision than the settings', data that does not fit the model, a loss or a tensor that is not finite, an engine that fails, and files that
     /// cannot be written. The last checkpoint stays.
     pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
+        self.check_precision(engine.precision())?;
         let mut metrics = Metrics::open(self.store.folder(), self.state.step)?;
         let (mut last, mut evaluation, mut skipped) = (None, None, 0);
         while self.state.step < self.settings.steps {
@@ -201,6 +205,20 @@ impl Run {
         })
     }
 
+    /// Refuses an engine that computes in something else than the settings say.
+    fn check_precision(&self, precision: Precision) -> Result<()> {
+        let wanted = self.settings.compute.precision;
+        if precision == wanted {
+            return Ok(());
+        }
+        let (expected, got) = (precision.name(), wanted.name());
+        let error = Error::unsupported("train", "compute.precision", expected, got);
+        Err(match wanted {
+            Precision::F16 => error.advise("f16 compute needs --backend gpu"),
+            Precision::F32 => error,
+        })
+    }
+
     /// One step.
     fn advance(&mut self, engine: &mut dyn Engine, skipped: &mut u32) -> Result<StepLine> {
         let start = Instant::now();
@@ -220,6 +238,10 @@ impl Run {
             loss: report.loss,
             rate: pace.rate,
             gradient_norm: (!report.skipped).then_some(report.gradient_norm),
+            loss_scale: report.loss_scale,
+            skipped: report
+                .loss_scale
+                .map(|_| self.state.step - self.state.moves),
             tokens_per_second: tokens as f64 / start.elapsed().as_secs_f64(),
         })
     }
@@ -251,6 +273,15 @@ impl Run {
         }
         if let Some(tensor) = &report.lost {
             return diverged(tensor, "values that are not finite".into());
+        }
+        if self.settings.compute.is_dynamic() {
+            return match report.loss_scale {
+                Some(scale) if report.skipped && scale <= LEAST_SCALE => {
+                    let got = format!("others at a loss scale of {scale}");
+                    diverged("gradient norm", got)
+                }
+                _ => Ok(()),
+            };
         }
         if *skipped >= MOST_SKIPPED {
             let got = format!("{MOST_SKIPPED} steps in a row without one");
@@ -286,9 +317,10 @@ impl Run {
         atomic::write(&path, curve::svg(metrics.lines()).as_bytes())
     }
 
-    fn save(&self, engine: &mut dyn Engine) -> Result<PathBuf> {
-        self.store
-            .save(&self.config, &self.state, &engine.export()?)?;
+    fn save(&mut self, engine: &mut dyn Engine) -> Result<PathBuf> {
+        let snapshot = engine.export()?;
+        self.state.loss_scale = snapshot.loss_scale;
+        self.store.save(&self.config, &self.state, &snapshot)?;
         Ok(self.store.checkpoint(self.state.step))
     }
 }

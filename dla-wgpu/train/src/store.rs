@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::atomic;
 use crate::engine::Snapshot;
+use crate::loss_scale::LossScale;
 
 /// What the tokenizer of a model directory consists of.
 const TOKENIZER: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
@@ -21,7 +22,7 @@ const STATE: &str = "state.json";
 const PREFIX: &str = "step-";
 
 /// Where a run is.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// Steps done.
@@ -34,6 +35,9 @@ pub struct State {
     pub settings: u64,
     /// What the texts hash to.
     pub data: u64,
+    /// The scale of the loss, where it follows the steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
 }
 
 /// A run's folder.
@@ -180,7 +184,9 @@ impl Store {
             tensors.each_ref().map(next)
         };
         let (mean, square) = (tree(), tree());
-        let moves = state.moves;
+        let State {
+            moves, loss_scale, ..
+        } = state;
         Ok((
             config,
             state,
@@ -189,6 +195,7 @@ impl Store {
                 moves,
                 mean,
                 square,
+                loss_scale,
             },
         ))
     }

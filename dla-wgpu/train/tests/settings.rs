@@ -87,6 +87,31 @@ fn mistakes_are_named() {
         ("[data]", "[optimiser]\nrate = -1.0\n[data]", "peak"),
         ("[data]", "[optimiser]\nbeta1 = 1.0\n[data]", "beta1"),
         ("hidden = 8", "hidden = 0", "hidden"),
+        (
+            "[data]",
+            "[compute]\nprecision = \"f8\"\n[data]",
+            "unknown variant `f8`",
+        ),
+        (
+            "[data]",
+            "[compute]\nloss_scale = 8\n[data]",
+            "compute.loss_scale: expected no number, for precision is f32",
+        ),
+        (
+            "[data]",
+            "[compute]\nprecision = \"f16\"\nloss_scale = \"static\"\n[data]",
+            "expected \"dynamic\" or a positive number",
+        ),
+        (
+            "[data]",
+            "[compute]\nprecision = \"f16\"\nloss_scale = -8.0\n[data]",
+            "compute.loss_scale: expected \"dynamic\" or a positive number",
+        ),
+        (
+            "[data]",
+            "[compute]\nprecision = \"f16\"\nloss_scale = nan\n[data]",
+            "compute.loss_scale: expected \"dynamic\" or a positive number",
+        ),
     ] {
         let fault = fault(from, to);
         assert!(fault.contains(told), "{to}: expected `{told}` in {fault}");
@@ -121,7 +146,7 @@ fn the_hash_tells_what_matters() {
         let settings = Settings::parse("run.toml", text).expect("valid settings");
         settings.hash().expect("a hash")
     };
-    let other = |from, to| hash(&GOOD.replace(from, to));
+    let other = |from: &str, to: &str| hash(&GOOD.replace(from, to));
     assert_eq!(hash(GOOD), other("\"out\"", "\"elsewhere\""));
     assert_eq!(hash(GOOD), hash(&format!("{GOOD}[every]\nlog = 3\n")));
     let settings = Settings::parse("run.toml", GOOD).expect("valid settings");
@@ -130,12 +155,24 @@ fn the_hash_tells_what_matters() {
         !hashed.contains("theta_end"),
         "runs without it go on: {hashed}"
     );
+    assert!(!hashed.contains("compute"), "and so do these: {hashed}");
+    let single = "capacity = 2\n[compute]\nprecision = \"f32\"";
+    assert_eq!(hash(GOOD), other("capacity = 2", single));
+    let half = other("capacity = 2", &single.replace("f32", "f16"));
+    let dynamic = format!("{}\nloss_scale = \"dynamic\"", single.replace("f32", "f16"));
+    assert_eq!(half, other("capacity = 2", &dynamic));
+    let fixed = dynamic.replace("\"dynamic\"", "1024");
+    assert_ne!(half, other("capacity = 2", &fixed));
     for (from, to) in [
         ("steps = 10", "steps = 11"),
         ("pairs = 2", "pairs = 3"),
         ("capacity = 2", "capacity = 3"),
         ("state = 4", "state = 5"),
         ("capacity = 2", "capacity = 2\ntheta_end = 0.05"),
+        (
+            "capacity = 2",
+            "capacity = 2\n[compute]\nprecision = \"f16\"",
+        ),
     ] {
         assert_ne!(hash(GOOD), other(from, to), "{to}");
     }

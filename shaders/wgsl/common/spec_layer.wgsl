@@ -1,4 +1,5 @@
 // The constants of one layer. The host puts a layer's own in this file's place; these let every pass parse alone.
+alias io = f32;                      // element type of q, k, v and o: f32 or f16
 const INPUTS: u32 = 40u;             // values of a row before a linear map
 const OUTPUTS: u32 = 24u;            // values of a row after it
 const WEIGHT_COLUMNS: u32 = 64u;     // INPUTS with the zeros behind them that the weights' type asks for

@@ -8,6 +8,7 @@ struct Step {
     correction1: f32,    // 1 - beta1^t
     correction2: f32,    // 1 - beta2^t
     clip: f32,           // the most that the norm may be
+    unscale: f32,        // 1 over what the loss was multiplied by
 }
 
 @group(0) @binding(1) var<uniform> step: Step;

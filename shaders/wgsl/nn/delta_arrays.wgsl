@@ -2,9 +2,9 @@
 // beta = MOST sigmoid(b) and lambda.
 @group(0) @binding(5) var<storage, read> mixed: array<f32>;            // [rows, 2 G Dk + H Dv] q, k, v
 @group(0) @binding(6) var<storage, read> heads: array<f32>;            // [2, H] dt_bias, A
-@group(0) @binding(7) var<storage, read_write> q: array<f32>;          // [rows, G, Dk]
-@group(0) @binding(8) var<storage, read_write> k: array<f32>;          // [rows, G, Dk]
-@group(0) @binding(9) var<storage, read_write> v: array<f32>;          // [rows, H, Dv]
+@group(0) @binding(7) var<storage, read_write> q: array<io>;           // [rows, G, Dk]
+@group(0) @binding(8) var<storage, read_write> k: array<io>;           // [rows, G, Dk]
+@group(0) @binding(9) var<storage, read_write> v: array<io>;           // [rows, H, Dv]
 @group(0) @binding(10) var<storage, read_write> control: array<f32>;   // [rows, H, 2 + K]
 
 const KEYS: u32 = GROUPS * KEY_DIM;
@@ -42,16 +42,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let length = sqrt(group_sum(lane, x * x) + L2_EPSILON);
         if (lane < KEY_DIM) {
             if (part < GROUPS) {
-                q[row * KEYS + part * KEY_DIM + lane] = x * (1.0 / sqrt(f32(KEY_DIM)) / length);
+                q[row * KEYS + part * KEY_DIM + lane] = io(x * (1.0 / sqrt(f32(KEY_DIM)) / length));
             } else {
-                k[row * KEYS + (part - GROUPS) * KEY_DIM + lane] = x * (1.0 / length);
+                k[row * KEYS + (part - GROUPS) * KEY_DIM + lane] = io(x * (1.0 / length));
             }
         }
         return;
     }
     let e = (part - 2u * GROUPS) * 256u + lane;
     if (e < INNER) {
-        v[row * INNER + e] = mixed[source + 2u * KEYS + e];
+        v[row * INNER + e] = io(mixed[source + 2u * KEYS + e]);
     } else if (e < REST) {
         let i = e - INNER;
         control[row * HEADS * CONTROL + i] = control_value(row, i / CONTROL, i % CONTROL);

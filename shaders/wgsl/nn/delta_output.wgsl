@@ -1,5 +1,5 @@
 // Gated DeltaNet's output: the norm of every head, by SiLU(gate) if there is one. One group of invocations a row and head.
-@group(0) @binding(1) var<storage, read> o: array<f32>;                // [rows, H, Dv]
+@group(0) @binding(1) var<storage, read> o: array<io>;                 // [rows, H, Dv]
 @group(0) @binding(2) var<storage, read> projected: array<f32>;        // [rows, STRIDE], the gate from column GATE on
 @group(0) @binding(3) var<storage, read> weight: array<f32>;           // [Dv]
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;          // [rows, H, Dv]
@@ -13,7 +13,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     var value = 0.0;
     if (lane < VALUE_DIM) {
-        value = o[at * VALUE_DIM + lane];
+        value = f32(o[at * VALUE_DIM + lane]);
     }
     let scale = 1.0 / sqrt(group_sum(lane, value * value) / f32(VALUE_DIM) + EPSILON);
     if (lane >= VALUE_DIM) {

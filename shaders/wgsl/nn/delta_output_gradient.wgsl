@@ -1,5 +1,5 @@
 // Gated DeltaNet's output backwards: y = weight norm(o) SiLU(gate) for every head. One group of invocations a row and head.
-@group(0) @binding(1) var<storage, read> o: array<f32>;                     // [rows, H, Dv]
+@group(0) @binding(1) var<storage, read> o: array<io>;                      // [rows, H, Dv]
 @group(0) @binding(2) var<storage, read> projected: array<f32>;             // [rows, STRIDE], the gate from column GATE on
 @group(0) @binding(3) var<storage, read> weight: array<f32>;                // [Dv]
 @group(0) @binding(4) var<storage, read_write> d: array<f32>;               // [rows, H, Dv] by y, then by o
@@ -17,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let e = min(lane, VALUE_DIM - 1u);
     let at = head * VALUE_DIM + e;
     let column = row * STRIDE + GATE + head % HEADS * VALUE_DIM + e;
-    let value = select(0.0, o[at], here);
+    let value = select(0.0, f32(o[at]), here);
     let d_y = d[at];
     var gate = 1.0;
     var slope = 0.0;

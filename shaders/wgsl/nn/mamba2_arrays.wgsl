@@ -1,9 +1,9 @@
 // What a Mamba-2 mixer gives the operator: k = B, q = C, v = Delta x, g = Delta A, beta = 1 and lambda.
 @group(0) @binding(5) var<storage, read> mixed: array<f32>;            // [rows, H Dv + 2 G Dk] x, B, C
 @group(0) @binding(6) var<storage, read> heads: array<f32>;            // [3, H] dt_bias, A, D
-@group(0) @binding(7) var<storage, read_write> q: array<f32>;          // [rows, G, Dk]
-@group(0) @binding(8) var<storage, read_write> k: array<f32>;          // [rows, G, Dk]
-@group(0) @binding(9) var<storage, read_write> v: array<f32>;          // [rows, H, Dv]
+@group(0) @binding(7) var<storage, read_write> q: array<io>;           // [rows, G, Dk]
+@group(0) @binding(8) var<storage, read_write> k: array<io>;           // [rows, G, Dk]
+@group(0) @binding(9) var<storage, read_write> v: array<io>;           // [rows, H, Dv]
 @group(0) @binding(10) var<storage, read_write> control: array<f32>;   // [rows, H, 2 + K]
 
 const KEYS: u32 = GROUPS * KEY_DIM;
@@ -42,12 +42,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let source = row * (INNER + 2u * KEYS);
     if (e < KEYS) {
-        k[row * KEYS + e] = mixed[source + INNER + e];
+        k[row * KEYS + e] = io(mixed[source + INNER + e]);
     } else if (e < 2u * KEYS) {
-        q[row * KEYS + e - KEYS] = mixed[source + INNER + e];
+        q[row * KEYS + e - KEYS] = io(mixed[source + INNER + e]);
     } else if (e < 2u * KEYS + INNER) {
         let i = e - 2u * KEYS;
-        v[row * INNER + i] = step_size(row, i / VALUE_DIM) * mixed[source + i];
+        v[row * INNER + i] = io(step_size(row, i / VALUE_DIM) * mixed[source + i]);
     } else {
         let i = e - 2u * KEYS - INNER;
         control[row * HEADS * CONTROL + i] = control_value(row, i / CONTROL, i % CONTROL);

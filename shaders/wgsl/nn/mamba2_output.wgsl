@@ -1,5 +1,5 @@
 // Mamba-2's output: the norm, by group, of (o + D x) SiLU(z). One group of invocations a row and group of the norm.
-@group(0) @binding(1) var<storage, read> o: array<f32>;                // [rows, H, Dv]
+@group(0) @binding(1) var<storage, read> o: array<io>;                 // [rows, H, Dv]
 @group(0) @binding(2) var<storage, read> mixed: array<f32>;            // [rows, H Dv + 2 G Dk] x, B, C
 @group(0) @binding(3) var<storage, read> projected: array<f32>;        // [rows, STRIDE], z from column GATE on
 @group(0) @binding(4) var<storage, read> heads: array<f32>;            // [3, H] dt_bias, A, D
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var square = 0.0;
     for (var e = first + lane; e < first + PART; e += 256u) {
         let skip = heads[2u * HEADS + e / VALUE_DIM] * mixed[row * MIXED + e];
-        let value = (o[row * INNER + e] + skip) * silu(projected[row * STRIDE + GATE + e]);
+        let value = (f32(o[row * INNER + e]) + skip) * silu(projected[row * STRIDE + GATE + e]);
         y[row * INNER + e] = value;
         square += value * value;
     }

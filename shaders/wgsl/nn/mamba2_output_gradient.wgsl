@@ -1,5 +1,5 @@
 // Mamba-2's output backwards: y = weight norm((o + D x) SiLU(z)). One group of invocations a row and group of the norm.
-@group(0) @binding(1) var<storage, read> o: array<f32>;                     // [rows, H, Dv]
+@group(0) @binding(1) var<storage, read> o: array<io>;                      // [rows, H, Dv]
 @group(0) @binding(2) var<storage, read> mixed: array<f32>;                 // [rows, H Dv + 2 G Dk] x, B, C
 @group(0) @binding(3) var<storage, read> projected: array<f32>;             // [rows, STRIDE], z from column GATE on
 @group(0) @binding(4) var<storage, read> heads: array<f32>;                 // [3, H] dt_bias, A, D
@@ -14,7 +14,7 @@ const PART: u32 = INNER / NORM_GROUPS;
 
 // o + D x.
 fn skipped(row: u32, e: u32) -> f32 {
-    return o[row * INNER + e] + heads[2u * HEADS + e / VALUE_DIM] * mixed[row * MIXED + e];
+    return f32(o[row * INNER + e]) + heads[2u * HEADS + e / VALUE_DIM] * mixed[row * MIXED + e];
 }
 
 @compute @workgroup_size(256)

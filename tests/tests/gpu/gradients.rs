@@ -32,7 +32,7 @@ fn chosen() -> impl Iterator<Item = Case> {
     cases().into_iter().filter(is_wanted)
 }
 
-fn in_chunks(chunk: usize) -> Options {
+pub(super) fn in_chunks(chunk: usize) -> Options {
     Options {
         chunk: Some(chunk),
         ..Default::default()
@@ -40,7 +40,7 @@ fn in_chunks(chunk: usize) -> Options {
 }
 
 /// Normal numbers of the outputs' shape.
-fn drawn(dims: &Dims) -> Vec<f32> {
+pub(super) fn drawn(dims: &Dims) -> Vec<f32> {
     let mut draw = Draw::new(41);
     (0..dims.value_len()).map(|_| draw.normal()).collect()
 }
@@ -119,7 +119,7 @@ fn check(gpu: &Gpu, case: &Case, mode: GateMode, options: &Options) {
 
 /// An error of a score moves the gate's slope by that over θ.
 #[track_caller]
-fn assert_gradients_near(
+pub(super) fn assert_gradients_near(
     case: &Case,
     got: &Gradients<f32>,
     expected: &Gradients<f64>,
@@ -296,16 +296,15 @@ fn a_soft_gate_and_a_gradient_of_another_shape_are_refused() {
 
 /// Gradients recorded between an application's own work: the same numbers, nothing beyond the arrays' ends, nothing
 /// before the application submits.
-fn check_recorded(gpu: &Gpu, case: &Case) {
-    let options = in_chunks(16);
-    let (rig, arrays) = (Rig::new(gpu, case, &options).expect("a rig"), case.arrays());
+pub(super) fn check_recorded(gpu: &Gpu, case: &Case, options: &Options) {
+    let (rig, arrays) = (Rig::new(gpu, case, options).expect("a rig"), case.arrays());
     rig.run(&arrays).expect("a run");
     let mode = GateMode::StraightThrough;
-    let backward = Backward::new(gpu, &case.dims, &case.config, mode, &options);
+    let backward = Backward::new(gpu, &case.dims, &case.config, mode, options);
     let backward = pollster::block_on(backward).expect("a backward pass");
     let gradients = guarded(gpu, &backward, &case.dims);
     let operator = op::Decider::Given { measure: false };
-    let operator = op::Operator::new(gpu, &case.dims, &case.config, operator, &options);
+    let operator = op::Operator::new(gpu, &case.dims, &case.config, operator, options);
     let operator = pollster::block_on(operator).expect("an operator");
     let start = pollster::block_on(operator.cache()).expect("an empty cache");
     let backward = std::sync::Arc::new(backward);
@@ -323,7 +322,7 @@ fn check_recorded(gpu: &Gpu, case: &Case) {
         cache: None,
         mode,
     };
-    let expected = on_device(gpu, &call, None, &options);
+    let expected = on_device(gpu, &call, None, options);
     let words = |buffer, len: usize| {
         let words = rig.read(buffer).expect("a buffer");
         let touched = words[words.len() - GUARD..]
@@ -377,7 +376,7 @@ fn guarded(gpu: &Gpu, backward: &Backward, dims: &Dims) -> GradientArrays {
 fn recorded_gradients_stay_within_their_arrays() {
     let Some(gpu) = gpu() else { return };
     for backbone in [Backbone::Decay, Backbone::Delta] {
-        check_recorded(gpu, &small("gradients_recorded", backbone));
+        check_recorded(gpu, &small("gradients_recorded", backbone), &in_chunks(16));
     }
 }
 
@@ -385,6 +384,6 @@ fn recorded_gradients_stay_within_their_arrays() {
 fn recorded_gradients_stay_within_their_arrays_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
     for backbone in [Backbone::Decay, Backbone::Delta] {
-        check_recorded(gpu, &small("gradients_recorded", backbone));
+        check_recorded(gpu, &small("gradients_recorded", backbone), &in_chunks(16));
     }
 }

@@ -7,11 +7,11 @@ use dla_core::{Dims, Schedule};
 use dla_tests::cases::dims;
 use dla_tests::gpu::gpus;
 use dla_tests::layers::{Layers, numbers, rows};
-use dla_wgpu::Gpu;
 use dla_wgpu::nn::{
     DeltaArrays, DeltaArraysSpec, Mamba2Arrays, Mamba2ArraysSpec, ReadColumns, Sources,
 };
 use dla_wgpu::op::Arrays;
+use dla_wgpu::{Float, Gpu};
 use pollster::block_on;
 
 /// The operator's arrays with guards; what the layers do not touch is small.
@@ -215,6 +215,7 @@ fn mamba2_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, dt_limit: [f32; 2]) {
         dt,
         lambda: read,
         dt_limit,
+        float: Float::F32,
     };
     let mixer = Mamba2Arrays {
         spec,
@@ -297,6 +298,7 @@ fn delta_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, most: f32) {
         b,
         lambda: read,
         most,
+        float: Float::F32,
     };
     let mixer = DeltaArrays {
         spec,

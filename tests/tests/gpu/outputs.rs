@@ -6,8 +6,8 @@ use dla_tests::cases::dims;
 use dla_tests::gpu::gpus;
 use dla_tests::layers::{Layers, numbers, rows};
 use dla_tests::tolerance::{assert_near, wide};
-use dla_wgpu::Gpu;
 use dla_wgpu::nn::{DeltaOutput, DeltaOutputSpec, Mamba2Output, Mamba2OutputSpec};
+use dla_wgpu::{Float, Gpu};
 use pollster::block_on;
 
 const TOLERANCE: f64 = 1e-6;
@@ -41,6 +41,7 @@ fn mamba2_output(gpu: &Gpu, dims: Dims, norm_groups: usize) {
             z: 1,
             norm_groups,
             epsilon: 1e-5,
+            float: Float::F32,
         },
         heads: &layers.input("heads", &heads),
         weight: &layers.input("weight", &weight),
@@ -88,6 +89,7 @@ fn delta_output(gpu: &Gpu, dims: Dims, gate: Option<usize>) {
             stride,
             gate,
             epsilon: 1e-5,
+            float: Float::F32,
         },
         weight: &layers.input("weight", &weight),
     };

@@ -1,5 +1,8 @@
 //! Training on a device beside training on the CPU.
 
+#[path = "training/half.rs"]
+mod half;
+
 use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::training::{AdamWOptions, Theta};
 use dla_core::model::{
@@ -8,7 +11,9 @@ use dla_core::model::{
 };
 use dla_core::{Config, Result, Schedule};
 use dla_tests::gpu::gpu;
-use dla_train::{Batch, CpuEngine, DeviceEngine, Engine, Pace, Snapshot, StepReport};
+use dla_train::{
+    Batch, ComputeSettings, CpuEngine, DeviceEngine, Engine, Pace, Snapshot, StepReport,
+};
 
 /// Steps of a row of the table.
 const STEPS: u64 = 10;
@@ -145,7 +150,8 @@ fn snapshot(config: &ModelConfig, tau: f32) -> Result<Snapshot> {
 fn device(config: &ModelConfig, start: Snapshot) -> Result<Option<DeviceEngine>> {
     let Some(gpu) = gpu() else { return Ok(None) };
     let (gate, options) = (GateMode::default(), AdamWOptions::default());
-    DeviceEngine::new(gpu, config.clone(), gate, options, start).map(Some)
+    let compute = ComputeSettings::default();
+    DeviceEngine::new(gpu, config.clone(), gate, options, &compute, start).map(Some)
 }
 
 fn cpu(config: &ModelConfig, start: Snapshot) -> Result<CpuEngine> {

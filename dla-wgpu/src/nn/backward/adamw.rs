@@ -16,16 +16,16 @@ const SHARE: usize = 4096;
 
 /// Adam with decoupled decay over any number of tensors, each in buffers of its own.
 ///
-/// Step t moves every tensor x with the gradient g, n being the norm of all gradients together:
+/// Step t moves every tensor x with the gradient g of L times the loss, n being the norm of all g / L together:
 ///
 /// ```text
-/// s = clip / n if n > clip, else 1
+/// s = (clip / n if n > clip, else 1) / L
 /// m ← β₁ m + (1 − β₁) (s g)        v ← β₂ v + (1 − β₂) (s g)²
 /// x ← x − (r w) x                  where x decays
 /// x ← x − r (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 /// ```
 ///
-/// Where n is not finite nothing moves, and the step counts as skipped. A step that makes a finite value one that is
+/// Where the norm of all g is not finite nothing moves, and the step counts as skipped. A step that makes a finite value one that is
 /// not says so.
 #[derive(Debug)]
 pub struct AdamW {
@@ -51,6 +51,8 @@ pub struct Step {
     pub corrections: [f32; 2],
     /// The most that n may be; +∞ clips nothing.
     pub clip: f32,
+    /// 1 / L where the loss was multiplied by L before its gradient was taken, else 1.
+    pub unscale: f32,
 }
 
 /// A tensor, or a block of one, and what belongs to it.
@@ -153,7 +155,7 @@ impl AdamW {
         .await
     }
 
-    /// `[5]`: the norm of the last step's gradients, what they were scaled by, 1 if the step was skipped, steps skipped
+    /// `[5]`: the norm n of the last step's gradients, s, what they were scaled by, 1 if the step was skipped, steps skipped
     /// so far, and a word that is not 0 where the last step has made a finite value of x one that is not.
     pub fn norm(&self) -> &wgpu::Buffer {
         &self.norm

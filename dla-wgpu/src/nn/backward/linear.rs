@@ -1,7 +1,7 @@
 //! `y = W x + b` backwards.
 
 use dla_core::{Error, Result};
-use dla_shaders::{INPUT_GRADIENT, MATRIX_GRADIENT};
+use dla_shaders::{INPUT_GRADIENT_F16, INPUT_GRADIENT_F32, MATRIX_GRADIENT, Pass};
 
 use super::sums::Slices;
 use crate::nn::constants::Constants;
@@ -22,7 +22,7 @@ const LEAST_ROWS: usize = 128;
 /// The gradient by a linear map's input, dx = dy W.
 #[derive(Clone, Copy, Debug)]
 pub struct InputGradient<'a> {
-    /// W, `[outputs, inputs]`, f32.
+    /// W, `[outputs, inputs]`, f32 or f16.
     pub weight: &'a Matrix,
     /// Adds to what dx holds.
     pub residual: bool,
@@ -35,6 +35,8 @@ pub struct InputGradientSpec {
     pub inputs: usize,
     /// Values of a row of dy.
     pub outputs: usize,
+    /// The weights are in f16, else in f32.
+    pub half: bool,
     /// Adds to what dx holds.
     pub residual: bool,
     /// 64 lines of a tile, 1 or 2.
@@ -66,6 +68,14 @@ pub struct MatrixGradientSpec {
 }
 
 impl InputGradientSpec {
+    /// The pass.
+    pub fn pass(&self) -> &'static Pass {
+        match self.half {
+            true => &INPUT_GRADIENT_F16,
+            false => &INPUT_GRADIENT_F32,
+        }
+    }
+
     /// The constants as WGSL.
     pub fn header(&self) -> String {
         sizes(self.inputs, self.outputs)
@@ -89,7 +99,7 @@ impl InputGradient<'_> {
     /// Binds `d_y` `[rows, outputs]` and `d_x` `[rows, inputs]`.
     ///
     /// # Errors
-    /// [`Error::is_input`] for sizes that do not fit, [`Error::is_unsupported`] for weights that are not f32,
+    /// [`Error::is_input`] for sizes that do not fit, [`Error::is_unsupported`] for weights in 8 bits,
     /// [`Error::is_device`] for what the device refuses.
     pub async fn prepare(
         &self,
@@ -100,7 +110,7 @@ impl InputGradient<'_> {
     ) -> Result<Vec<Dispatch>> {
         const OP: &str = "input_gradient";
         let (count, inputs, outputs) = (rows.count()?, self.weight.columns(), self.weight.rows());
-        single(OP, "weight", self.weight)?;
+        let half = half_or_single(OP, "weight", self.weight)?;
         holds(OP, "d_y", d_y, &[count, outputs])?;
         holds(OP, "d_x", d_x, &[count, inputs])?;
         let mut dispatches = Vec::new();
@@ -109,6 +119,7 @@ impl InputGradient<'_> {
             let spec = InputGradientSpec {
                 inputs,
                 outputs,
+                half,
                 residual: self.residual || block.first > 0,
                 halves,
             };
@@ -124,7 +135,7 @@ impl InputGradient<'_> {
                     ..of_block(rows, block, 0, block.count)?
                 };
                 let groups = tiles_of([end - start, inputs], halves);
-                let pass = (&INPUT_GRADIENT, &*header);
+                let pass = (spec.pass(), &*header);
                 dispatches.push(layer.dispatch(gpu, pass, &buffers, groups).await?);
             }
         }
@@ -251,6 +262,14 @@ fn halves(sizes: [usize; 2], slices: usize) -> usize {
 fn tiles_of(sizes: [usize; 2], halves: usize) -> usize {
     let [down, across] = sizes.map(|size| size.div_ceil(halves * TILE));
     down * across
+}
+
+/// Whether weights are in f16; refuses those that are not in f32 either.
+fn half_or_single(op: &'static str, argument: &'static str, matrix: &Matrix) -> Result<bool> {
+    match matrix.weight_type() {
+        WeightType::F16 => Ok(true),
+        _ => single(op, argument, matrix).map(|()| false),
+    }
 }
 
 /// Refuses weights that are not f32.

@@ -148,11 +148,11 @@ impl Head {
         })
     }
 
-    /// Binds the head's weights, `[vocabulary, hidden]`, and their gradient, which is added to; `targets`, `share` and
+    /// Binds the head's weights, `[vocabulary, hidden]`, f32 or f16, and their gradient, f32, which is added to; `targets`, `share` and
     /// `measures` as [`CrossEntropy::prepare`] does; `x` `[rows, hidden]` and `d_x`, which is written; a scratch buffer.
     ///
     /// # Errors
-    /// [`Error::is_input`] for sizes that do not fit, [`Error::is_unsupported`] for weights that are not f32,
+    /// [`Error::is_input`] for sizes that do not fit, [`Error::is_unsupported`] for other weights,
     /// [`Error::is_device`] for what the device refuses.
     pub async fn prepare(
         &self,

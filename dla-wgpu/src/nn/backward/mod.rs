@@ -1,6 +1,6 @@
 //! The layers backwards: from the gradient of the loss by what a layer gave to those by what it took and by its weights.
 //!
-//! All weights are f32. Gradients by weights are added to what their buffers hold, so that several calls add up; a step
+//! Gradients are f32, and so are weights but for those of linear maps, which may be in f16 ([`Halve`]). Gradients by weights are added to what their buffers hold, so that several calls add up; a step
 //! begins with zeros ([`Matrix::clear`](super::Matrix::clear)). Sums over rows are taken in slices, whose parts go to a
 //! scratch buffer that all layers of a recording may share ([`scratch`]), and then in the slices' order: two runs give the
 //! same bits.
@@ -14,6 +14,7 @@ mod attention;
 mod conv;
 mod embedding;
 mod gated;
+mod halve;
 mod linear;
 mod loss;
 mod norm;
@@ -28,6 +29,7 @@ pub use attention::{Attention, AttentionSpec};
 pub use conv::{ConvGradient, ConvGradientSpec};
 pub use embedding::{EmbeddingGradient, EmbeddingGradientSpec, embedding_order};
 pub use gated::{GatedGradient, GatedGradientSpec};
+pub use halve::Halve;
 pub use linear::{InputGradient, InputGradientSpec, MatrixGradient, MatrixGradientSpec};
 pub use loss::{CrossEntropy, CrossEntropySpec, Head, counted};
 pub use norm::RmsNormGradient;

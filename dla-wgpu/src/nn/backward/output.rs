@@ -4,7 +4,7 @@ use dla_core::{Dims, Result};
 use dla_shaders::{DELTA_OUTPUT_GRADIENT, MAMBA2_OUTPUT_GRADIENT, Pass};
 
 use super::sums::{ColumnSums, ColumnSumsSpec};
-use crate::nn::layer::{Layer, Rows, holds, words};
+use crate::nn::layer::{Layer, Rows, holds, holds_floats, words};
 use crate::nn::output::{DeltaOutputSpec, Mamba2OutputSpec, inner};
 use crate::{Dispatch, Gpu};
 
@@ -61,6 +61,7 @@ impl Mamba2OutputGradient<'_> {
         holds(OP, "heads", self.heads, &[3, dims.heads])?;
         holds(OP, "weight", self.weight, &[inner])?;
         holds(OP, "mixed", mixed, &[count, mixed_row])?;
+        holds_floats(OP, "o", o, spec.float, &[count, inner])?;
         let call = Call {
             pass: (&MAMBA2_OUTPUT_GRADIENT, spec.header()),
             row_groups: spec.norm_groups,
@@ -103,6 +104,7 @@ impl DeltaOutputGradient<'_> {
         let (count, spec) = (rows.count()?, &self.spec);
         spec.check(OP)?;
         holds(OP, "weight", self.weight, &[spec.dims.value_dim])?;
+        holds_floats(OP, "o", o, spec.float, &[count, inner(&spec.dims)])?;
         let call = Call {
             pass: (&DELTA_OUTPUT_GRADIENT, spec.header()),
             row_groups: spec.dims.heads,
@@ -148,7 +150,7 @@ impl Call<'_> {
         let (count, (pass, header)) = (rows.count()?, &self.pass);
         for (name, buffer) in buffers {
             let values = match *name {
-                "o" | "d" | "terms" => inner(self.dims),
+                "d" | "terms" => inner(self.dims),
                 "projected" | "d_projected" => self.stride,
                 _ => continue,
             };

@@ -121,6 +121,13 @@ impl ModelLayout {
     }
 }
 
+impl ModelLayout {
+    /// Whether the matrix at a place is a linear map's, not only a table.
+    pub(super) fn is_map(&self, place: usize) -> bool {
+        place != self.embeddings || place == self.head
+    }
+}
+
 /// Parameters as they are listed.
 struct List {
     parameters: Vec<Layout>,

@@ -4,6 +4,7 @@ mod block;
 mod layout;
 mod parameters;
 mod plan;
+mod scaling;
 
 use std::collections::HashMap;
 
@@ -17,10 +18,13 @@ use dla_wgpu::{Dispatch, Gpu, Readback};
 
 use crate::batch::Batch;
 use crate::engine::{Engine, Pace, Scores, Snapshot, StepReport, counted};
+use crate::settings::{ComputeSettings, Precision};
 use parameters::{Parameters, Which};
 use plan::Plan;
+use scaling::Scaling;
 
-/// A model in training on a device, with f32 weights and activations.
+/// A model in training on a device, with f32 weights and activations; under f16 linear maps read their weights, and the
+/// operator its arrays, rounded to that, and all sums stay f32.
 ///
 /// Deterministic: equal batches from an equal start give equal bits on one adapter.
 #[derive(Debug)]
@@ -29,10 +33,13 @@ pub struct DeviceEngine {
     config: ModelConfig,
     gate: GateMode,
     options: AdamWOptions,
+    scaling: Scaling,
     parameters: Parameters,
     optimiser: AdamW,
     moves: u64,
     update: Vec<Dispatch>,
+    /// Makes the weights in f16 again.
+    halve: Vec<Dispatch>,
     plans: HashMap<(usize, usize), Plan>,
 }
 
@@ -40,17 +47,21 @@ impl DeviceEngine {
     /// Trains the model of `snapshot`; τ learns through `gate`.
     ///
     /// # Errors
-    /// For settings outside their ranges and a snapshot of another model; [`Error::is_unsupported`] for the soft gate
-    /// and sizes beyond the device; [`Error::is_device`] where it fails.
+    /// For settings outside their ranges and a snapshot of another model; [`Error::is_unsupported`] for the soft gate,
+    /// sizes beyond the device and f16 on a device without it; [`Error::is_device`] where it fails.
     pub fn new(
         gpu: &Gpu,
         config: ModelConfig,
         gate: GateMode,
         options: AdamWOptions,
+        compute: &ComputeSettings,
         snapshot: Snapshot,
     ) -> Result<Self> {
         options.check()?;
-        let parameters = gpu.block_on(Parameters::new(gpu, &config, &options))?;
+        let scaling = Scaling::new(gpu, compute)?;
+        let parameters = Parameters::new(gpu, &config, &options, compute.precision);
+        let parameters = gpu.block_on(parameters)?;
+        let halve = gpu.block_on(parameters.halve(gpu))?;
         let optimiser = gpu.block_on(AdamW::new(gpu))?;
         let update = gpu.block_on(async {
             let moved = parameters.moved()?;
@@ -61,10 +72,12 @@ impl DeviceEngine {
             config,
             gate,
             options,
+            scaling,
             parameters,
             optimiser,
             moves: 0,
             update,
+            halve,
             plans: HashMap::new(),
         };
         engine.import(snapshot)?;
@@ -79,7 +92,8 @@ impl DeviceEngine {
                 batch: key.0,
                 tokens: key.1,
             };
-            let plan = Plan::new(&self.gpu, &self.config, self.gate, &self.parameters, rows);
+            let how = (self.gate, self.scaling.float());
+            let plan = Plan::new(&self.gpu, &self.config, how, &self.parameters, rows);
             let plan = self.gpu.block_on(plan)?;
             self.plans.insert(key, plan);
         }
@@ -130,6 +144,7 @@ impl DeviceEngine {
             epsilon: options.epsilon,
             corrections: [correction(options.beta1), correction(options.beta2)],
             clip: options.clip,
+            unscale: self.scaling.scale().recip(),
         };
         self.gpu.block_on(self.optimiser.write(&self.gpu, &step))?;
         let mut encoder = self
@@ -138,9 +153,8 @@ impl DeviceEngine {
             .create_command_encoder(&Default::default());
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            self.update
-                .iter()
-                .for_each(|dispatch| dispatch.record(&mut pass));
+            let work = self.update.iter().chain(&self.halve);
+            work.for_each(|dispatch| dispatch.record(&mut pass));
         }
         let norm = Readback::record(&self.gpu, &mut encoder, self.optimiser.norm(), 20);
         let norm = self.gpu.block_on(norm)?;
@@ -151,6 +165,18 @@ impl DeviceEngine {
             skipped: words[2] != 0.0,
             lost: words[4].to_bits() != 0,
         })
+    }
+
+    /// Makes the weights in f16 from the values.
+    fn record_halves(&self) {
+        let device = self.gpu.device();
+        let mut encoder = device.create_command_encoder(&Default::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            let halve = self.halve.iter();
+            halve.for_each(|dispatch| dispatch.record(&mut pass));
+        }
+        self.gpu.queue().submit([encoder.finish()]);
     }
 
     /// The first tensor with values that are not finite.
@@ -205,6 +231,10 @@ impl Engine for DeviceEngine {
         &self.config
     }
 
+    fn precision(&self) -> Precision {
+        self.scaling.precision()
+    }
+
     fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
         let (all, theta) = (counted(batches)?, narrowed(pace.theta)?);
         let mut encoder = self
@@ -216,7 +246,7 @@ impl Engine for DeviceEngine {
         let mut sum = 0.0;
         let mut waiting: Vec<Readback> = Vec::new();
         for batch in batches.iter().filter(|batch| batch.counted() > 0) {
-            waiting.push(self.run(batch, 1.0 / all as f32, theta)?);
+            waiting.push(self.run(batch, self.scaling.scale() / all as f32, theta)?);
         }
         let moved = self.update(pace.rate)?;
         for readback in waiting {
@@ -224,11 +254,13 @@ impl Engine for DeviceEngine {
             sum += losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
         }
         self.moves += u64::from(!moved.skipped);
+        let loss_scale = self.scaling.followed(moved.skipped);
         Ok(StepReport {
             loss: sum / all as f64,
             counted: all,
             gradient_norm: moved.norm,
             skipped: moved.skipped,
+            loss_scale,
             lost: if moved.lost { self.lost()? } else { None },
         })
     }
@@ -251,6 +283,7 @@ impl Engine for DeviceEngine {
                 moves: self.moves,
                 mean: self.parameters.read(&gpu, &config, Which::Mean).await?,
                 square: self.parameters.read(&gpu, &config, Which::Square).await?,
+                loss_scale: self.scaling.state(),
             })
         })
     }
@@ -271,6 +304,8 @@ impl Engine for DeviceEngine {
             let write = self.parameters.write(&self.gpu, &self.config, which, tree);
             self.gpu.block_on(write)?;
         }
+        self.record_halves();
+        self.scaling.restore(snapshot.loss_scale)?;
         self.moves = snapshot.moves;
         match self.moves > u64::from(u32::MAX) {
             true => Err(Error::input("train", "moves", "at most 2^32", self.moves)),

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use dla_core::Result;
 use dla_core::model::training::AdamWOptions;
 use dla_core::model::{ModelConfig, ModelTensors, TensorName};
-use dla_wgpu::nn::backward::{self, Decays};
+use dla_wgpu::nn::backward::{self, Decays, Halve};
 use dla_wgpu::nn::{self, Matrix, WeightType};
-use dla_wgpu::{Gpu, Readback};
+use dla_wgpu::{Dispatch, Gpu, Readback};
 
 use super::layout::{Kind, Layout, ModelLayout, Named};
+use crate::settings::Precision;
 
 /// All parameters of a model.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Parameters {
 #[derive(Debug)]
 struct Parameter {
     parts: [Part; 4],
+    /// The value in f16, where linear maps read that.
+    half: Option<Matrix>,
     decays: Decays,
 }
 
@@ -46,13 +49,22 @@ impl Parameters {
         gpu: &Gpu,
         config: &ModelConfig,
         options: &AdamWOptions,
+        precision: Precision,
     ) -> Result<Self> {
         let layout = ModelLayout::new(config, options)?;
         let mut all = Vec::with_capacity(layout.parameters.len());
-        for part in &layout.parameters {
+        for (place, part) in layout.parameters.iter().enumerate() {
             let [value, gradient, mean, square] = [(); 4].map(|()| Part::new(gpu, part));
+            let value = value.await?;
+            let half = match &value {
+                Part::Matrix(matrix) if precision == Precision::F16 && layout.is_map(place) => {
+                    Some(matrix.halved(gpu).await?)
+                }
+                _ => None,
+            };
             all.push(Parameter {
-                parts: [value.await?, gradient.await?, mean.await?, square.await?],
+                parts: [value, gradient.await?, mean.await?, square.await?],
+                half,
                 decays: part.decays,
             });
         }
@@ -67,6 +79,24 @@ impl Parameters {
         }
     }
 
+    /// The weights of the linear map at a place, as products read them.
+    pub(super) fn weight(&self, place: usize) -> &Matrix {
+        let half = self.all[place].half.as_ref();
+        half.unwrap_or_else(|| self.matrix(place, Which::Value))
+    }
+
+    /// The dispatches that make all weights in f16 from the values again.
+    pub(super) async fn halve(&self, gpu: &Gpu) -> Result<Vec<Dispatch>> {
+        let mut dispatches = Vec::new();
+        for (place, parameter) in self.all.iter().enumerate() {
+            if let Some(half) = &parameter.half {
+                let from = self.matrix(place, Which::Value);
+                dispatches.extend(Halve { from }.prepare(gpu, half).await?);
+            }
+        }
+        Ok(dispatches)
+    }
+
     /// The array at a place.
     pub(super) fn vector(&self, place: usize, which: Which) -> &wgpu::Buffer {
         match &self.all[place].parts[which as usize] {
@@ -78,7 +108,7 @@ impl Parameters {
     /// What the optimiser moves.
     pub(super) fn moved(&self) -> Result<Vec<backward::Parameter<'_>>> {
         let mut moved = Vec::new();
-        for Parameter { parts, decays } in &self.all {
+        for Parameter { parts, decays, .. } in &self.all {
             match parts {
                 [
                     Part::Matrix(x),

@@ -7,7 +7,7 @@ use dla_wgpu::model::BlockSpecs;
 use dla_wgpu::nn::backward::{self, Head};
 use dla_wgpu::nn::{self, Embedding, RmsNorm, Rows};
 use dla_wgpu::op::BoundBackward;
-use dla_wgpu::{Dispatch, Gpu};
+use dla_wgpu::{Dispatch, Float, Gpu};
 
 use super::block::{Block, Call, Mixers};
 use super::parameters::{Parameters, Which};
@@ -51,6 +51,8 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) rows: Rows,
+    /// Element type of the operator's arrays.
+    pub(super) float: Float,
     pub(super) specs: BlockSpecs,
     /// Tokens of each sequence.
     pub(super) lengths: wgpu::Buffer,
@@ -74,12 +76,12 @@ impl Plan {
     pub(super) async fn new(
         gpu: &Gpu,
         config: &ModelConfig,
-        gate: GateMode,
+        (gate, float): (GateMode, Float),
         parameters: &Parameters,
         rows: Rows,
     ) -> Result<Self> {
         let (count, hidden) = (rows.count()?, config.hidden);
-        let shared = Shared::new(gpu, config, rows).await?;
+        let shared = Shared::new(gpu, config, float, rows).await?;
         let mixers = Mixers::new(gpu, config, gate, &shared).await?;
         let call = Call {
             gpu,
@@ -115,7 +117,10 @@ impl Plan {
             norm.prepare(gpu, rows, &x, &shared.normed).await?,
         ));
         let head = Head::new(gpu, count, [config.vocabulary, hidden]).await?;
-        let weights = [Which::Value, Which::Gradient].map(|w| parameters.matrix(layout.head, w));
+        let weights = [
+            parameters.weight(layout.head),
+            parameters.matrix(layout.head, Which::Gradient),
+        ];
         let sides = [&targets, &share, &measures, &shared.scratch];
         let buffers = [&shared.normed, &shared.d_normed];
         work.extend(dispatched(
@@ -186,9 +191,9 @@ pub(super) fn dispatched(dispatches: Vec<Dispatch>) -> Vec<Work> {
 }
 
 impl Shared {
-    async fn new(gpu: &Gpu, config: &ModelConfig, rows: Rows) -> Result<Self> {
+    async fn new(gpu: &Gpu, config: &ModelConfig, float: Float, rows: Rows) -> Result<Self> {
         let (count, hidden) = (rows.count()?, config.hidden);
-        let (dims, specs) = (config.dims(), BlockSpecs::of(config));
+        let (dims, specs) = (config.dims(), BlockSpecs::of(config).with(float));
         let lengths = nn::uniform(gpu, "lengths", MAX_BATCH).await?;
         let tokens = vec![rows.tokens as u32; rows.batch];
         gpu.queue()
@@ -199,6 +204,7 @@ impl Shared {
         let read = 2 * dims.heads * dims.capacity;
         Ok(Self {
             rows,
+            float,
             specs,
             lengths,
             conv_state: nn::buffer(gpu, "conv_state", specs.conv.state_len(rows.batch)).await?,

@@ -1,5 +1,6 @@
 //! The settings of a run: a TOML file, every key of which is told in `docs/training.md`.
 
+mod compute;
 mod data;
 mod model;
 
@@ -11,6 +12,8 @@ use dla_core::model::training::{AdamWOptions, LearningRate, Theta};
 use dla_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::compute::is_scale;
+pub use self::compute::{ComputeSettings, LossScaling, Precision, ScalingWord};
 pub use self::data::{DataSettings, MqarSettings, NiahSettings, Part, TextSettings};
 pub use self::model::{DlaSettings, ModelSettings};
 use crate::random::mix;
@@ -37,6 +40,9 @@ pub struct Settings {
     /// How it is learned.
     #[serde(default)]
     pub optimiser: OptimiserSettings,
+    /// What a step is computed in.
+    #[serde(default, skip_serializing_if = "ComputeSettings::is_default")]
+    pub compute: ComputeSettings,
     /// What happens how often.
     #[serde(default, skip_serializing)]
     pub every: EverySettings,
@@ -180,6 +186,7 @@ impl Settings {
                 return Err(Error::input("train", name, "1 to 2^32", size));
             }
         }
+        self.compute.check()?;
         self.rate().check()?;
         self.theta().check()?;
         self.adamw().check()

@@ -2,12 +2,15 @@
 
 use dla_core::nn;
 use dla_core::nn::activation::{silu, silu_slope};
+use dla_tests::gpu::gpus;
 use dla_tests::layers::{Layers, numbers, rows};
-use dla_wgpu::nn::RmsNormSpec;
+use dla_wgpu::Gpu;
 use dla_wgpu::nn::backward::{
-    ColumnSums, ColumnSumsSpec, GatedGradient, GatedGradientSpec, InputGradient, MatrixGradient,
-    RmsNormGradient,
+    ColumnSums, ColumnSumsSpec, GatedGradient, GatedGradientSpec, Halve, InputGradient,
+    MatrixGradient, RmsNormGradient,
 };
+use dla_wgpu::nn::{Input, Linear, Matrix, RmsNormSpec};
+use half::f16;
 use pollster::block_on;
 
 use super::{compare, held, matrix, scratch, sum, wide};
@@ -30,9 +33,13 @@ const SIZES: [[usize; 3]; 10] = [
 #[test]
 fn a_linear_map_s_input() {
     for [count, inputs, outputs] in SIZES {
-        for (residual, bytes) in [(false, 1 << 20), (true, 16_000)] {
+        for (residual, bytes, half) in [(false, 1 << 20, false), (true, 16_000, true)] {
             let name = format!("{count} x {inputs} x {outputs}, residual {residual}");
-            let weights = numbers(1, outputs * inputs);
+            let mut weights = numbers(1, outputs * inputs);
+            if half {
+                let rounded = |x: &mut f32| *x = f16::from_f32(*x).to_f32();
+                weights.iter_mut().for_each(rounded);
+            }
             let (d_y, d_x) = (numbers(2, count * outputs), numbers(3, count * inputs));
             let map = nn::Linear::new(inputs, wide(&weights), None);
             let by_input = map.backward(&vec![0.0; count * inputs], &wide(&d_y)).x;
@@ -43,8 +50,11 @@ fn a_linear_map_s_input() {
             compare(
                 &name,
                 |gpu| {
-                    let weight = matrix(gpu, [outputs, inputs], &weights, bytes);
                     let mut layers = Layers::new(gpu);
+                    let mut weight = matrix(gpu, [outputs, inputs], &weights, bytes);
+                    if half {
+                        weight = halved(&layers, gpu, &weight);
+                    }
                     let d_y = layers.input("d_y", &d_y);
                     let d_x = match residual {
                         true => layers.input("d_x", &d_x),
@@ -61,6 +71,74 @@ fn a_linear_map_s_input() {
                 &[("d_x", expected)],
             );
         }
+    }
+}
+
+/// The same weights in f16, in blocks of the same rows.
+fn halved(layers: &Layers<'_>, gpu: &Gpu, from: &Matrix) -> Matrix {
+    let half = block_on(from.halved(gpu)).expect("room");
+    layers.run(block_on(Halve { from }.prepare(gpu, &half)));
+    half
+}
+
+#[test]
+fn kind_34_weights_round_to_f16_as_on_the_cpu_and_overflow_shows() {
+    let exact = |power: i32| 2f32.powi(power);
+    let mut weights = vec![
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.1,
+        -1.0 / 3.0,
+        2049.0,
+        2051.0,
+        -2050.5,
+        65_504.0,
+        65_519.0,
+        -65_520.0,
+        65_536.0,
+        1e9,
+        -f32::MAX,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+    ];
+    // Around the least normal number, its multiples and halves of the least of all.
+    let small = [-14, -15, -20, -24, -25, -26, -126, -149];
+    weights.extend(small.into_iter().flat_map(|power| {
+        let x = exact(power);
+        [x, -1.5 * x, x * (1.0 + exact(-11)), x * (1.0 - exact(-12))]
+    }));
+    weights.extend(numbers(8, 600).iter().map(|x| x * x * x));
+    let expected = weights.iter().map(|&w| f16::from_f32(w).to_f32());
+    let expected: Vec<f32> = expected.collect();
+    for gpu in gpus() {
+        let mut layers = Layers::new(gpu);
+        let single = matrix(gpu, [weights.len(), 1], &weights, 1 << 20);
+        let half = halved(&layers, gpu, &single);
+        let one = layers.input("x", &[1.0]);
+        let y = layers.output("y", weights.len());
+        let map = Linear {
+            weight: &half,
+            bias: None,
+            input: Input::Plain,
+            residual: false,
+        };
+        layers.run(block_on(map.prepare(gpu, rows(1, 1), &one, &y)));
+        for ((got, expected), from) in layers.values(&y).iter().zip(&expected).zip(&weights) {
+            let same = got == expected || (got.is_nan() && expected.is_nan());
+            assert!(same, "{from:e}: {got:e} for {expected:e}");
+        }
+        let other = matrix(
+            gpu,
+            [weights.len() + 1, 1],
+            &vec![0.0; weights.len() + 1],
+            1 << 20,
+        );
+        let error =
+            block_on(Halve { from: &other }.prepare(gpu, &half)).expect_err("another shape");
+        assert!(error.is_input(), "{error}");
     }
 }
 

@@ -4,7 +4,6 @@ use dla_core::Dims;
 use dla_core::nn::activation::{sigmoid, silu, softplus};
 use dla_tests::cases::dims;
 use dla_tests::layers::{Layers, numbers, rows};
-use dla_wgpu::Gpu;
 use dla_wgpu::nn::backward::{
     ArrayGradients, DeltaArraysGradient, DeltaOutputGradient, Mamba2ArraysGradient,
     Mamba2OutputGradient, ReadWeightsGradient, ReadWeightsGradientSpec,
@@ -12,6 +11,7 @@ use dla_wgpu::nn::backward::{
 use dla_wgpu::nn::{
     DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns,
 };
+use dla_wgpu::{Float, Gpu};
 use pollster::block_on;
 
 use super::{compare, differences, dot, positive, scratch, sum, wide};
@@ -381,6 +381,7 @@ fn mamba2_around_the_operator() {
                     z: mixer.columns[0],
                     norm_groups,
                     epsilon: EPSILON,
+                    float: Float::F32,
                 },
                 heads: &heads,
                 weight: &b.weight,
@@ -400,6 +401,7 @@ fn mamba2_around_the_operator() {
                     dt: mixer.columns[1],
                     lambda: mixer.lambda(),
                     dt_limit: limit,
+                    float: Float::F32,
                 },
                 heads: &heads,
                 scratch: &b.scratch,
@@ -439,6 +441,7 @@ fn gated_delta_net_around_the_operator() {
                     stride: mixer.stride,
                     gate: gated.then_some(mixer.columns[0]),
                     epsilon: EPSILON,
+                    float: Float::F32,
                 },
                 weight: &b.weight,
                 scratch: &b.scratch,
@@ -457,6 +460,7 @@ fn gated_delta_net_around_the_operator() {
                     b: mixer.columns[2],
                     lambda: mixer.lambda(),
                     most: most as f32,
+                    float: Float::F32,
                 },
                 heads: &heads,
                 scratch: &b.scratch,

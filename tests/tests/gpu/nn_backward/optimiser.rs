@@ -26,6 +26,7 @@ fn step(t: i32, clip: f32) -> Step {
         epsilon: 1e-8,
         corrections: [correction(beta1), correction(beta2)],
         clip,
+        unscale: 1.0,
     }
 }
 

@@ -32,7 +32,7 @@ impl Block {
             shared,
         } = *call;
         let (rows, places, scratch) = (shared.rows, mlp.places, &shared.scratch);
-        let weight = |place| parameters.matrix(place, Which::Value);
+        let weight = |place| parameters.weight(place);
         let d_weight = |place| parameters.matrix(place, Which::Gradient);
         let down = InputGradient {
             weight: weight(places.down),
@@ -109,7 +109,7 @@ impl Block {
             dispatches.extend(sums.prepare(gpu, rows.count()?, &shared.d_x, total).await?);
         }
         let out = InputGradient {
-            weight: parameters.matrix(places.out_proj, Which::Value),
+            weight: parameters.weight(places.out_proj),
             residual: false,
         };
         dispatches.extend(out.prepare(gpu, rows, &shared.d_x, &shared.d_y).await?);
@@ -161,7 +161,7 @@ impl Block {
             dispatches.extend(sums.prepare(gpu, rows.count()?, d_projected, total).await?);
         }
         let input = InputGradient {
-            weight: parameters.matrix(places.in_proj, Which::Value),
+            weight: parameters.weight(places.in_proj),
             residual: false,
         };
         dispatches.extend(

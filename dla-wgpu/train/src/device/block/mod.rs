@@ -99,7 +99,7 @@ impl Block {
         work.push(copied(&self.x, &self.after));
         let bias = self.places.out_bias;
         let out_proj = Linear {
-            weight: call.parameters.matrix(self.places.out_proj, Which::Value),
+            weight: call.parameters.weight(self.places.out_proj),
             bias: bias.map(|place| call.parameters.vector(place, Which::Value)),
             input: Input::Plain,
             residual: true,
@@ -118,7 +118,7 @@ impl Block {
         let (gpu, shared, places) = (call.gpu, call.shared, &self.places);
         let value = |place| call.parameters.vector(place, Which::Value);
         let in_proj = Linear {
-            weight: call.parameters.matrix(places.in_proj, Which::Value),
+            weight: call.parameters.weight(places.in_proj),
             bias: places.in_bias.map(value),
             input: Input::Normed {
                 weight: value(places.norm),
@@ -144,7 +144,7 @@ impl Block {
     async fn mlp_forward(&self, call: &Call<'_>, mlp: &KeptMlp) -> Result<Vec<Work>> {
         let (gpu, rows, shared) = (call.gpu, call.shared.rows, call.shared);
         let up = Linear {
-            weight: call.parameters.matrix(mlp.places.up, Which::Value),
+            weight: call.parameters.weight(mlp.places.up),
             bias: None,
             input: Input::Normed {
                 weight: call.parameters.vector(mlp.places.norm, Which::Value),
@@ -154,7 +154,7 @@ impl Block {
             residual: false,
         };
         let down = Linear {
-            weight: call.parameters.matrix(mlp.places.down, Which::Value),
+            weight: call.parameters.weight(mlp.places.down),
             bias: None,
             input: Input::Gated,
             residual: true,

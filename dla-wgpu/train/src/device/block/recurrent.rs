@@ -113,7 +113,10 @@ impl Shared {
             Schedule::Dynamic => Decider::Scores,
             _ => Decider::Given { measure: false },
         };
-        let options = Options::default();
+        let options = Options {
+            float: shared.float,
+            ..Options::default()
+        };
         let operator = Operator::new(gpu, &dims, &settings, decider, &options).await?;
         let backward = Arc::new(Backward::new(gpu, &dims, &settings, gate, &options).await?);
         let arrays = op::Arrays {
@@ -159,7 +162,7 @@ impl<F: Form> Recurrent<F> {
         }
         let heads = all.dims.heads;
         let arrays = op::Arrays {
-            o: nn::buffer(gpu, "o", (bytes.value / 4) as usize).await?,
+            o: nn::buffer(gpu, "o", bytes.value.div_ceil(4) as usize).await?,
             trace,
             tau: nn::uniform(gpu, "tau", heads.next_multiple_of(4)).await?,
             ..all.arrays.clone()
