@@ -13,6 +13,7 @@ fn main() {
     let sources: Vec<_> = shipped
         .flat_map(Kernels::sources)
         .chain(layer_sources::sources())
+        .filter(|source| source.kernels.portable())
         .chain(few_of_each(gradient_sources(Float::F32)))
         .filter(|source| seen.insert(source.text.clone()))
         .map(|source| json!({ "name": source.name, "text": source.text }))
