@@ -1,5 +1,7 @@
 //! Steps in f16: near the reference, and their loss's scale.
 
+use std::ops::Range;
+
 use dla_core::Result;
 use dla_core::Schedule;
 use dla_core::dla::gate::GateMode;
@@ -18,8 +20,8 @@ use super::{
 /// Relative distances of losses and of norms from the reference's.
 const LOSS: f64 = 1e-4;
 const NORM: f64 = 4e-3;
-/// That of the means of gradients: f32 would be nearer.
-const MEAN: std::ops::Range<f64> = 1e-5..1e-2;
+/// That of the first step's gradients: f32 would be nearer.
+const GRADIENTS: Range<f64> = 2e-5..1.3e-3;
 /// A scale that takes every gradient out of the finite numbers.
 const HUGE: f32 = 1e36;
 
@@ -82,14 +84,11 @@ fn ten_steps_in_f16_are_near_the_references() -> Result<()> {
             assert!(loss <= LOSS, "{name}: loss {loss:.1e} away");
             assert!(norm <= NORM, "{name}: norm {norm:.1e} away");
             assert_eq!((got.skipped, got.loss_scale), (false, Some(65_536.0)));
+            if step == 0 {
+                let far = distance(&device.export()?.mean, &cpu.export()?.mean);
+                assert!(GRADIENTS.contains(&far), "{name}: gradients {far:.1e} away");
+            }
         }
-        let far = distance(&device.export()?.mean, &cpu.export()?.mean);
-        println!("{}: means {far:.1e} away", config.family);
-        assert!(
-            MEAN.contains(&far),
-            "{}: means {far:.1e} away",
-            config.family
-        );
     }
     Ok(())
 }
