@@ -1,81 +1,17 @@
 //! Whole runs of tiny models on the CPU.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 
+use common::{Looker, MODEL, broken, settings, train};
 use dla_core::checkpoint::Checkpoint;
-use dla_core::{Error, Model, Result};
-use dla_train::metrics::{EvaluationLine, Line, StepLine, read};
+use dla_core::{Model, Result};
+use dla_train::metrics::{Line, read};
 use dla_train::{
-    Batch, CpuEngine, Engine, LossScale, Outcome, Pace, Precision, Run, Scores, Settings, Snapshot,
-    Start, StepReport, Watcher,
+    Batch, CpuEngine, Engine, Pace, Run, Scores, Settings, Snapshot, Start, StepReport,
 };
-
-/// Looks on, and stops the run after a step.
-#[derive(Default)]
-struct Looker {
-    stop_after: Option<u64>,
-    steps: Vec<StepLine>,
-    skipped: Vec<u64>,
-}
-
-impl Watcher for Looker {
-    fn step(&mut self, line: &StepLine) {
-        self.steps.push(*line);
-    }
-
-    fn evaluated(&mut self, _: &EvaluationLine) {}
-
-    fn skipped(&mut self, step: u64) {
-        self.skipped.push(step);
-    }
-
-    fn stops(&self) -> bool {
-        let done = self.steps.last().map(|line| line.step);
-        done.is_some() && done >= self.stop_after && self.stop_after.is_some()
-    }
-}
-
-const MODEL: &str = r#"
-[model]
-family = "gated_deltanet"
-hidden = 16
-layers = 1
-heads = 2
-head_dim = 8
-intermediate = 16
-[model.dla]
-capacity = 3
-tau = 1.2
-"#;
-
-/// The settings of a run on a folder of text.
-fn settings(folder: &Path, steps: u64, more: &str) -> Settings {
-    let text = folder.join("text.txt");
-    if !text.exists() {
-        fs::write(
-            &text,
-            "The quick brown fox jumps over the lazy dog. ".repeat(40),
-        )
-        .expect("a text");
-    }
-    let text = format!(
-        "seed = 3\nsteps = {steps}\noutput = {:?}\n[data]\ntask = \"text\"\nlength = 24\nfiles = [{text:?}]\n\
-         [batch]\nsequences = 3\naccumulation = 2\n[optimiser]\nrate = 1e-2\nwarmup = {}\n\
-         [every]\nlog = 1\nevaluate = 20\nevaluation_batches = 1\ncheckpoint = 5\n{more}",
-        folder.join("out"),
-        steps.min(5)
-    );
-    Settings::parse("settings", &text).expect("valid settings")
-}
-
-fn train(settings: &Settings, start: &Start, looker: &mut Looker) -> Result<Outcome> {
-    let mut run = Run::open(settings.clone(), start)?;
-    let snapshot = run.take_snapshot()?;
-    let config = run.config().clone();
-    let mut engine = CpuEngine::new(config, run.gate(), run.adamw(), snapshot)?;
-    run.train(&mut engine, looker)
-}
 
 #[test]
 fn a_small_text_is_learned() {
@@ -219,56 +155,6 @@ fn a_run_starts_from_a_checkpoint() {
     assert_eq!(error.argument(), "model");
 }
 
-/// An engine whose steps go wrong.
-struct Broken(CpuEngine, StepReport);
-
-impl Engine for Broken {
-    fn config(&self) -> &dla_core::model::ModelConfig {
-        self.0.config()
-    }
-
-    fn precision(&self) -> Precision {
-        match self.1.loss_scale {
-            Some(_) => Precision::F16,
-            None => Precision::F32,
-        }
-    }
-
-    fn step(&mut self, _: &[Batch], _: Pace) -> Result<StepReport> {
-        Ok(self.1.clone())
-    }
-
-    fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
-        self.0.evaluate(batch)
-    }
-
-    fn export(&mut self) -> Result<Snapshot> {
-        self.0.export()
-    }
-
-    fn import(&mut self, snapshot: Snapshot) -> Result<()> {
-        self.0.import(snapshot)
-    }
-}
-
-fn broken(report: StepReport) -> (Error, Looker) {
-    broken_with(report, MODEL)
-}
-
-fn broken_with(report: StepReport, more: &str) -> (Error, Looker) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let settings = settings(folder.path(), 50, more);
-    let mut run = Run::open(settings, &Start::Fresh).expect("a run");
-    let snapshot = run.take_snapshot().expect("the first time");
-    let engine = CpuEngine::new(run.config().clone(), run.gate(), run.adamw(), snapshot);
-    let mut looker = Looker::default();
-    let mut engine = Broken(engine.expect("an engine"), report);
-    let error = run
-        .train(&mut engine, &mut looker)
-        .expect_err("nothing is learned");
-    (error, looker)
-}
-
 #[test]
 fn a_run_that_diverges_says_so() {
     let report = StepReport {
@@ -279,130 +165,24 @@ fn a_run_that_diverges_says_so() {
         loss_scale: None,
         lost: None,
     };
-    let (error, looker) = broken(report.clone());
+    let (error, looker) = broken(report.clone(), MODEL);
     assert!(
         error.is_diverged() && error.argument() == "loss of step 1",
         "{error}"
     );
     assert!(looker.steps.is_empty());
-    let (error, looker) = broken(StepReport {
-        loss: 1.0,
-        ..report
-    });
+    let (error, looker) = broken(
+        StepReport {
+            loss: 1.0,
+            ..report
+        },
+        MODEL,
+    );
     assert!(
         error.is_diverged() && error.argument().contains("gradient"),
         "{error}"
     );
     assert_eq!(looker.skipped, (1..10).collect::<Vec<_>>());
-}
-
-/// The model, computed in f16.
-fn half(loss_scale: &str) -> String {
-    format!("{MODEL}[compute]\nprecision = \"f16\"\nloss_scale = {loss_scale}\n")
-}
-
-#[test]
-fn a_scale_that_falls_below_one_ends_the_run() {
-    let report = |scale| StepReport {
-        loss: 1.0,
-        counted: 9,
-        gradient_norm: f64::INFINITY,
-        skipped: true,
-        loss_scale: Some(scale),
-        lost: None,
-    };
-    let (error, looker) = broken_with(report(1.0), &half("\"dynamic\""));
-    assert!(error.is_diverged(), "{error}");
-    assert!(
-        error.to_string().contains("at a loss scale of 1"),
-        "{error}"
-    );
-    assert!(looker.skipped.is_empty(), "at once");
-    // A fixed scale does not fall, so steps are counted as they are in f32.
-    let (error, looker) = broken_with(report(1.0), &half("1.0"));
-    assert!(error.argument().starts_with("gradient norm"), "{error}");
-    assert_eq!(looker.skipped, (1..10).collect::<Vec<_>>());
-}
-
-/// An engine as if in f16, whose scale halves.
-struct Halving(CpuEngine, LossScale);
-
-impl Engine for Halving {
-    fn config(&self) -> &dla_core::model::ModelConfig {
-        self.0.config()
-    }
-
-    fn precision(&self) -> Precision {
-        Precision::F16
-    }
-
-    fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
-        let before = self.1;
-        self.1 = before.after(true);
-        Ok(StepReport {
-            skipped: true,
-            loss_scale: Some(before.scale),
-            ..self.0.step(batches, pace)?
-        })
-    }
-
-    fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
-        self.0.evaluate(batch)
-    }
-
-    fn export(&mut self) -> Result<Snapshot> {
-        Ok(Snapshot {
-            loss_scale: Some(self.1),
-            ..self.0.export()?
-        })
-    }
-
-    fn import(&mut self, snapshot: Snapshot) -> Result<()> {
-        self.0.import(snapshot)
-    }
-}
-
-#[test]
-fn a_scale_is_told_kept_and_gone_on_with() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let settings = settings(folder.path(), 12, &half("\"dynamic\""));
-    let mut run = Run::open(settings.clone(), &Start::Fresh).expect("a run");
-    let snapshot = run.take_snapshot().expect("the first time");
-    assert_eq!(snapshot.loss_scale, None);
-    let engine = CpuEngine::new(run.config().clone(), run.gate(), run.adamw(), snapshot);
-    let mut engine = Halving(engine.expect("an engine"), LossScale::default());
-    run.train(&mut engine, &mut Looker::default())
-        .expect("twelve steps in a row without one, which ten may not be in f32");
-    let resumed = Run::open(settings, &Start::Resume).expect("the run");
-    let snapshot = { resumed }.take_snapshot().expect("the first time");
-    let scale = LossScale {
-        scale: 16.0,
-        good: 0,
-    };
-    assert_eq!(snapshot.loss_scale, Some(scale));
-    let lines = read(&folder.path().join("out/metrics.jsonl")).expect("metrics");
-    let told = lines.iter().filter_map(|line| match line {
-        Line::Step(line) => Some((line.loss_scale, line.skipped)),
-        Line::Evaluation(_) => None,
-    });
-    let expected = (0..12).map(|i| (Some(65_536.0 / (1 << i) as f32), Some(i + 1)));
-    assert!(told.eq(expected));
-}
-
-#[test]
-fn f16_is_refused_on_the_cpu() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let settings = settings(folder.path(), 3, &half("\"dynamic\""));
-    let refused = train(&settings, &Start::Fresh, &mut Looker::default());
-    let error = refused.expect_err("the CPU computes in f64");
-    assert!(error.is_unsupported(), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("f16 compute needs --backend gpu"),
-        "{error}"
-    );
-    assert!(!folder.path().join("out/metrics.jsonl").exists());
 }
 
 #[test]
