@@ -30,6 +30,8 @@ pub const MAX_DISPATCH_BYTES: u64 = 1 << 32;
 pub const MAX_LOOP_ITERATIONS: usize = 65_535;
 /// The most tokens of a chunk: the slot map keeps one bit for each in 64.
 pub const MAX_CHUNK: usize = 64;
+/// Values of a state's widest row that the chunk passes take, a thread each; wider ones are walked token by token.
+pub const MAX_CHUNK_VALUES: usize = 256;
 /// Batch items of one call, as many as the lengths' uniform buffer holds.
 pub const MAX_BATCH: usize = 4096;
 /// Groups that keep a device busy while one token moves the states.
@@ -133,6 +135,15 @@ impl Plan {
             ));
         }
         let arrays = bindable_arrays(&dims, float, limits)?;
+        if dims.value_dim > MAX_CHUNK_VALUES {
+            let expected = format!("at most {MAX_CHUNK_VALUES} in chunks");
+            return Err(Error::unsupported(
+                "op",
+                "value_dim",
+                expected,
+                dims.value_dim,
+            ));
+        }
         let chunks = dims.tokens.div_ceil(chunk);
         let one = workspace(&dims, backbone, chunk, float, 1);
         let by_flop = (MAX_DISPATCH_FLOP / chunk_flop(&dims, backbone, chunk).max(1)) as usize;
@@ -161,6 +172,15 @@ impl Plan {
     /// As [`Plan::new`].
     pub fn steps(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
         let arrays = bindable_arrays(&dims, float, limits)?;
+        if columns(&dims) > 256 {
+            let expected = "at most 256, or a multiple of 4";
+            return Err(Error::unsupported(
+                "op",
+                "value_dim",
+                expected,
+                dims.value_dim,
+            ));
+        }
         let by_bytes = (MAX_DISPATCH_BYTES / (2 * arrays.states)) as usize;
         let by_loops = limits.iterations / step_iterations(&dims);
         Ok(Self {
