@@ -4,7 +4,7 @@
 //
 // DLA is the `dla` program. Pictures of the page are left in target/page. Exit 0: all hold, or a SKIP line says what is
 // missing. CHROMIUM names the browser to take.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -12,13 +12,17 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { Chromium, browserName } from './chromium.mjs';
 import { CHECKS } from './api.mjs';
+import { firefox, firefoxName, special as firefoxAsks } from './firefox.mjs';
+import { COUNT, nativeText, packageText, swiftShader } from './native.mjs';
 import { serve } from './serve.mjs';
 
 const MOST_GZIPPED = 700_000;
 const LONG_TASK = 50;
 const PROMPT = 'In the beginning God created the heaven and the earth.';
 const WRITTEN = 48;
-const MINUTES = 8;
+/** Tokens on a software adapter, which is slow. */
+const ON_GPU = 16;
+const MINUTES = 20;
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const dist = join(root, 'web-demo/dist');
@@ -65,17 +69,18 @@ function equal(got, wanted, what) {
     if (a !== b) throw new Error(`${what}: expected ${b?.slice(0, 300)}, got ${a?.slice(0, 300)}`);
 }
 
-/** A file that breaks off in the middle. */
+/** A file that breaks off in the middle, and models whose tokens are no bytes. */
 function special(path, response) {
-    const weights = readFileSync(join(model, 'model.safetensors'));
     if (path === '/broken/config.json') response.end(readFileSync(join(model, 'config.json')));
     else if (path === '/broken/model.safetensors') {
+        const weights = readFileSync(join(model, 'model.safetensors'));
         response.writeHead(200, { 'content-length': weights.length });
         response.write(weights.subarray(0, 1000), () => response.destroy());
-    } else if (path.startsWith('/report/')) {
-        response.end();
-        report?.(path.slice('/report/'.length));
-    } else if (path === '/firefox.html') response.setHeader('content-type', 'text/html').end(FRAME);
+    } else if (path === '/tokenized/tokenizer.json') response.setHeader('content-type', 'application/json').end('{}');
+    else if (path === '/tokenized/config.json') response.end(readFileSync(join(model, 'config.json')));
+    else if (path === '/worded/config.json') {
+        response.end(readFileSync(join(model, 'config.json'), 'utf8').replace(/"vocab_size": \d+/, '"vocab_size": 50280'));
+    } else if (firefoxAsks(path, response)) return true;
     else if (path === '/blank.html') response.setHeader('content-type', 'text/html').end('<!doctype html><link rel=icon href=data:,>');
     else return false;
     return true;
@@ -83,8 +88,9 @@ function special(path, response) {
 
 /** The package's own checks, in a page that does nothing else. */
 async function packageChecks(chromium, address) {
-    const page = await chromium.page(CAPTURE);
+    const page = await chromium.page(CAPTURE + COUNT);
     await page.go(`${address}/blank.html`);
+    page.address = address;
     const start = `(async () => Object.assign(globalThis, await import("${address}/pkg/index.js"), { MODEL: "${address}/models/${folder}", ADDRESS: "${address}", PROMPT: ${JSON.stringify(PROMPT)}, WRITTEN: ${WRITTEN} }) && 1)()`;
     await page.evaluate(start);
     for (const [name, run] of Object.entries(CHECKS)) {
@@ -111,19 +117,45 @@ async function packageChecks(chromium, address) {
         equal(text, wanted.text, 'text');
         return `${Math.round(rate)} tokens/s on the CPU`;
     });
+    const driver = swiftShader(chromium);
+    if (driver) await check('greedy text as dla has it on the same adapter', () => same(page, driver));
+    else console.log('SKIP: the page beside dla on one adapter, Chromium has no SwiftShader driver');
     await check('nothing outside is asked for, nothing complained of', () => {
         equal(page.requests.filter(url => !url.startsWith(address)), [], 'requests');
         // Checks of refusals ask for files that are not there.
-        const expected = complaint => /nowhere|broken/.test(complaint);
+        const expected = complaint => /nowhere|broken|tokenizer\.json/.test(complaint);
         equal(page.complaints.filter(complaint => !expected(complaint)), [], 'console');
     });
 }
 
-/** Keeps the device that the module opens, to be lost on purpose. */
+/** The package and `dla` one after the other: the same text, and how fast each is. */
+async function same(page, driver) {
+    const words = ['generate', '--model', model, '--prompt', PROMPT, '--max-tokens', String(ON_GPU)];
+    const native = await nativeText(dla, driver, words);
+    const call = { model: `${page.address}/models/${folder}`, prompt: PROMPT, tokens: ON_GPU };
+    const own = await page.evaluate(`(${packageText})(${JSON.stringify(call)})`);
+    equal(own.text, native.text, 'text');
+    const rates = `${own.rate.toFixed(2)} tokens/s in the page, ${native.rate.toFixed(2)} native`;
+    return `${rates}, on ${own.device || 'SwiftShader'}; ${own.bytes} bytes read back a token, ${own.withLambda} with λ`;
+}
+
+/** Keeps the device that the module opens, to be lost on purpose, what it was asked for, and the module's memory. */
 const CAPTURE = `if (globalThis.GPUAdapter) {
     const open = GPUAdapter.prototype.requestDevice;
-    GPUAdapter.prototype.requestDevice = async function (...words) { return globalThis.DEVICE = await open.apply(this, words); };
-}`;
+    GPUAdapter.prototype.requestDevice = async function (...words) {
+        globalThis.LIMITS = [this.limits, words[0]?.requiredLimits ?? {}];
+        return globalThis.DEVICE = await open.apply(this, words);
+    };
+}
+for (const name of ['instantiate', 'instantiateStreaming']) {
+    const make = WebAssembly[name];
+    WebAssembly[name] = async (...words) => {
+        const made = await make(...words);
+        globalThis.MEMORY = (made.instance ?? made).exports.memory;
+        return made;
+    };
+}
+`;
 
 async function segment(backend) {
     const dla = await Dla.load(MODEL, { backend });
@@ -144,6 +176,31 @@ async function generate() {
         text += token.text;
     }
     return { ids, text, rate: (1000 * ids.length) / (performance.now() - began) };
+}
+
+/** A clock as a browser that hides its grain has it. */
+const COARSE = `{
+    const coarse = value => Math.floor(value / 100) * 100;
+    const now = performance.now.bind(performance), frame = requestAnimationFrame;
+    performance.now = () => coarse(now());
+    requestAnimationFrame = call => frame.call(globalThis, time => call(coarse(time)));
+}`;
+
+/** The page where time comes in steps of 100 ms. */
+async function coarseClock(chromium, address) {
+    const page = await chromium.page(COARSE);
+    await page.go(`${address}/?backend=cpu&still`);
+    await check('kind 28: a clock in steps of 100 ms neither stops the page nor makes its rates absurd', async () => {
+        await page.until(`${told0}.startsWith('Nothing')`, 60);
+        await page.evaluate(click('play'));
+        await page.until(`/^Token \\d\\d /.test(${told0})`, 60);
+        await page.evaluate(set('speed', 100));
+        await page.until(`!${RUNNING} && ${told0}.includes('tokens/s')`, 60);
+        const rate = Number(await page.evaluate(`${told0}.match(/([^ ]+) tokens.s/)[1]`));
+        if (!(rate >= 1 && rate < 100_000)) throw new Error(`tokens/s: ${rate}`);
+        equal(page.complaints, [], 'console');
+        return `${rate} tokens/s`;
+    });
 }
 
 /** Notes tasks of the page that are longer than a person notices. */
@@ -284,31 +341,6 @@ async function fallback(address) {
     }
 }
 
-/** Shows the page in a frame and tells how it went there, for a browser without DevTools' pipe. */
-const FRAME = `<!doctype html><link rel=icon href=data:,><iframe src="/" width=1000 height=1000></iframe><script>
-const find = id => document.querySelector('iframe').contentDocument?.getElementById(id)?.textContent ?? '';
-const timer = setInterval(() => {
-    const fault = find('notice'), reads = /^Token [0-9]{2}/.test(find('told')) && find('room') && 'reads: ' + find('facts');
-    if (!fault && !reads) return;
-    clearInterval(timer);
-    fetch('/report/' + encodeURIComponent(fault || reads));
-}, 200);
-</script>`;
-let report;
-
-/** The page in Firefox, as far as it is there. */
-async function firefox(name, address) {
-    const profile = join(scratch, 'firefox'), reported = new Promise(resolve => { report = resolve; });
-    mkdirSync(profile);
-    const child = spawn(name, ['--headless', '--no-remote', '--profile', profile, `${address}/firefox.html`], { stdio: 'ignore' });
-    const late = setTimeout(() => report('no answer within 2 minutes'), 120_000);
-    const facts = await reported;
-    clearTimeout(late);
-    child.kill();
-    if (!/^reads: .*CPU|^reads: .*WebGPU/.test(facts)) throw new Error(facts);
-    return facts;
-}
-
 await check('the module is small', () => {
     const bytes = gzipSync(readFileSync(join(dist, 'pkg/dla_web_bg.wasm')), { level: 9 }).length;
     if (bytes > MOST_GZIPPED) throw new Error(`expected at most ${MOST_GZIPPED} bytes, got ${bytes}`);
@@ -319,12 +351,13 @@ const chromium = new Chromium(browser);
 try {
     await packageChecks(chromium, address);
     await pageChecks(chromium, address);
+    await coarseClock(chromium, address);
 } finally {
     await chromium.close();
 }
 await fallback(address);
-const fox = ['firefox-esr', 'firefox'].find(name => spawnSync(name, ['--version']).status === 0);
-if (fox) await check('the page in Firefox', () => firefox(fox, address));
+const fox = firefoxName();
+if (fox) await check('kind 18: the page in Firefox without WebGPU', () => firefox(fox, address, scratch));
 else console.log('SKIP: the page in Firefox, Firefox is missing');
 server.close();
 server.closeAllConnections();
