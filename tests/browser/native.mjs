@@ -36,7 +36,8 @@ export function nativeText(dla, driver, words) {
         child.on('error', reject);
         child.on('exit', code => {
             if (code !== 0) reject(new Error(`dla ${words.join(' ')}: ${complaint}`));
-            else resolve({ text, rate: (1000 * (text.length - before)) / (last - first) });
+            // A newline of its own ends what it prints.
+            else resolve({ text: text.slice(0, -1), rate: (1000 * (text.length - 1 - before)) / (last - first) });
         });
     });
 }
