@@ -12,6 +12,11 @@ pub fn square_norm<R: Real>(x: &[R]) -> R {
     dot(x, x)
 }
 
+/// Σ|x|; NaN where an x is.
+pub fn magnitude<R: Real>(x: &[R]) -> R {
+    x.iter().map(|x| x.abs()).sum()
+}
+
 /// `out += scale · x`.
 pub fn add_scaled<R: Real>(out: &mut [R], scale: R, x: &[R]) {
     for (out, &x) in out.iter_mut().zip(x) {

@@ -223,6 +223,28 @@ fn kind_09_strong_decay_does_not_overflow() {
     }
 }
 
+/// What decays to nothing becomes 0 in single precision rather than subnormal, which is slow; outputs do not change.
+#[test]
+fn kind_09_decayed_states_are_flushed() {
+    for backbone in [Backbone::Decay, Backbone::Delta] {
+        let mut case = case(backbone, 1, 300);
+        case.g = Some(vec![-0.9; case.dims.token_heads()]);
+        let single = case.cast::<f32>();
+        for got in [forward(&single, None), chunked(&single, None)] {
+            let states = &got.cache.states;
+            assert!(!states.iter().any(|x| x.is_subnormal()), "{backbone}");
+            let decisions = &got.trace.decisions;
+            let judged = judge(&case.dims, &case.config, &case.inputs(), None, decisions)
+                .expect("decisions of a run");
+            let faint = |x: &f64| *x != 0.0 && x.abs() < 1e-38;
+            let expected = &judged.output;
+            assert!(expected.cache.states.iter().any(faint), "{backbone}");
+            assert_close("o", &got.o, &expected.o, 1e-4);
+            assert_close("states", states, &expected.cache.states, 1e-4);
+        }
+    }
+}
+
 #[test]
 fn kind_10_rollback_of_the_last_tokens() {
     let case = case(Backbone::Delta, 1, 60);

@@ -9,7 +9,7 @@ use crate::vector::dot;
 pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
     let decay = token.g.exp();
     for x in state {
-        *x *= decay;
+        *x = (*x * decay).flushed();
     }
 }
 

@@ -13,7 +13,7 @@ pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
     read(token.k, state, &mut w);
     for (row, &k) in state.chunks_exact_mut(w.len()).zip(token.k) {
         for (x, &w) in row.iter_mut().zip(&w) {
-            *x = decay * (*x - token.beta * k * w);
+            *x = (decay * (*x - token.beta * k * w)).flushed();
         }
     }
 }

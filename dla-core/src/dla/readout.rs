@@ -6,11 +6,28 @@ use crate::config::Schedule;
 use crate::real::Real;
 use crate::vector::add_scaled;
 
+/// Columns of a state that are summed side by side, few enough for the registers of any processor.
+const COLUMNS: usize = 16;
+
 /// `out = qᵀ S` for one state `[key_dim, value_dim]`.
 pub fn read<R: Real>(q: &[R], state: &[R], out: &mut [R]) {
-    out.fill(R::ZERO);
-    for (row, &q) in state.chunks_exact(out.len()).zip(q) {
-        add_scaled(out, q, row);
+    let width = out.len();
+    let (blocks, rest) = out.as_chunks_mut::<COLUMNS>();
+    for (block, out) in blocks.iter_mut().enumerate() {
+        let mut sums = [R::ZERO; COLUMNS];
+        for (row, &q) in state.chunks_exact(width).zip(q) {
+            let row = &row[block * COLUMNS..(block + 1) * COLUMNS];
+            for (sum, &x) in sums.iter_mut().zip(row) {
+                *sum += q * x;
+            }
+        }
+        *out = sums;
+    }
+    if !rest.is_empty() {
+        rest.fill(R::ZERO);
+        for (row, &q) in state.chunks_exact(width).zip(q) {
+            add_scaled(rest, q, &row[width - rest.len()..]);
+        }
     }
 }
 

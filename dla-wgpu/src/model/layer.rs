@@ -3,6 +3,7 @@
 use dla_core::Result;
 use dla_core::model::ModelConfig;
 
+use super::attention_unserved;
 use super::sequences::LayerMemory;
 use super::specs::{BlockSpecs, MixerSpecs};
 use super::weights::{BlockWeights, MlpWeights};
@@ -46,7 +47,7 @@ impl Rooms {
         arrays: Arrays,
     ) -> Result<Self> {
         let (count, dims) = (rows.count()?, config.dims());
-        let specs = BlockSpecs::of(config)?;
+        let specs = BlockSpecs::of(config);
         let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
         let opened = match specs.inner {
             Some(inner) => Some(room("opened", 2 * inner).await?),
@@ -98,7 +99,7 @@ impl Call<'_> {
     /// From the projections to what the last projection reads.
     async fn mixer(&self, weights: &BlockWeights, memory: &LayerMemory) -> Result<Vec<Dispatch>> {
         let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let specs = BlockSpecs::of(self.config)?;
+        let specs = BlockSpecs::of(self.config);
         let conv = Conv {
             spec: specs.conv,
             weight: &weights.conv,
@@ -138,6 +139,7 @@ impl Call<'_> {
                 };
                 arrays.prepare(gpu, rows, &sources, &rooms.arrays).await
             }
+            MixerSpecs::Attention(_) => Err(attention_unserved()),
         }
     }
 
@@ -160,6 +162,7 @@ impl Call<'_> {
                 let sources = [&rooms.arrays.o, &rooms.projected];
                 output.prepare(gpu, rows, sources, &rooms.y).await
             }
+            MixerSpecs::Attention(_) => Err(attention_unserved()),
         }
     }
 

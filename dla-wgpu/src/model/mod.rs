@@ -117,8 +117,9 @@ impl Model {
     }
 }
 
-/// Softmax attention is the CPU's.
+/// Softmax attention trains on a device and runs on the CPU: its keys and values grow with every token.
 fn attention_unserved() -> Error {
-    let expected = "mixers that have passes: Mamba-2 or Gated DeltaNet";
-    Error::unsupported("model", "mixer", expected, "softmax attention")
+    let expected = "mixers whose memory does not grow: Mamba-2 or Gated DeltaNet";
+    let error = Error::unsupported("model", "mixer", expected, "softmax attention");
+    error.advise("run it on the CPU (--backend cpu)")
 }

@@ -1,9 +1,9 @@
 //! How a model's blocks set their layers: what inference and training share.
 
+use dla_core::Schedule;
 use dla_core::model::{MixerConfig, ModelConfig};
-use dla_core::{Result, Schedule};
 
-use super::attention_unserved;
+use crate::nn::backward::AttentionSpec;
 use crate::nn::{
     ConvSpec, DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns,
     RmsNormSpec,
@@ -12,7 +12,7 @@ use crate::nn::{
 /// The layers' settings in every block of a model.
 ///
 /// A row of projections is, for Mamba-2, z, x, B, C, Δ and λ; for Gated DeltaNet q, k, v, the gate, a,
-/// b and λ.
+/// b and λ; for softmax attention q, k and v.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockSpecs {
     /// Values of a row of projections.
@@ -36,14 +36,13 @@ pub enum MixerSpecs {
     Mamba2(Mamba2ArraysSpec, Mamba2OutputSpec),
     /// Gated DeltaNet.
     GatedDelta(DeltaArraysSpec, DeltaOutputSpec),
+    /// Softmax attention, which takes the convolutions' output as it is.
+    Attention(AttentionSpec),
 }
 
 impl BlockSpecs {
     /// Those of a model.
-    ///
-    /// # Errors
-    /// [`Error::is_unsupported`](dla_core::Error::is_unsupported) for softmax attention.
-    pub fn of(config: &ModelConfig) -> Result<Self> {
+    pub fn of(config: &ModelConfig) -> Self {
         let (dims, epsilon) = (config.dims(), config.norm_epsilon);
         let (first, end) = match &config.mixer {
             MixerConfig::Mamba2(m) => (m.inner(), m.inner() + m.conv_channels() + m.heads),
@@ -51,13 +50,15 @@ impl BlockSpecs {
                 let gate = if d.gate { d.values() } else { 0 };
                 (0, 2 * d.keys() + d.values() + gate + 2 * d.value_heads)
             }
-            MixerConfig::Attention(_) => return Err(attention_unserved()),
+            MixerConfig::Attention(a) => (0, 3 * a.inner()),
         };
+        // Softmax attention has no states to read, whatever the settings say.
+        let dla = config.dla.filter(|_| config.attention().is_none());
         let lambda = ReadColumns {
-            column: config.dla.map(|_| end),
+            column: dla.map(|_| end),
             fenwick: config.operator().schedule == Schedule::Fenwick,
         };
-        let stride = end + config.dla.map_or(0, |_| dims.heads * dims.capacity);
+        let stride = end + dla.map_or(0, |_| dims.heads * dims.capacity);
         let (channels, width) = config.convolutions();
         let (mixer, inner) = match &config.mixer {
             MixerConfig::Mamba2(m) => {
@@ -95,9 +96,15 @@ impl BlockSpecs {
                 };
                 (MixerSpecs::GatedDelta(arrays, output), Some(d.intermediate))
             }
-            MixerConfig::Attention(_) => return Err(attention_unserved()),
+            MixerConfig::Attention(a) => {
+                let spec = AttentionSpec {
+                    heads: a.heads,
+                    width: a.head_dim,
+                };
+                (MixerSpecs::Attention(spec), Some(a.intermediate))
+            }
         };
-        Ok(Self {
+        Self {
             stride,
             norm: RmsNormSpec {
                 width: config.hidden,
@@ -112,6 +119,6 @@ impl BlockSpecs {
             lambda,
             mixer,
             inner,
-        })
+        }
     }
 }

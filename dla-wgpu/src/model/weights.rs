@@ -186,7 +186,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         };
         let bias = names.conv_bias.as_ref();
         let bias = bias.map(|name| self.read(name)).transpose()?;
-        let conv = BlockSpecs::of(config)?.conv;
+        let conv = BlockSpecs::of(config).conv;
         let conv = conv.pack(&self.read(&names.conv)?, bias.as_deref())?;
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
@@ -230,7 +230,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         for part in convolved {
             conv.extend(self.read(&part.conv)?);
         }
-        let conv = BlockSpecs::of(config)?.conv.pack(&conv, None)?;
+        let conv = BlockSpecs::of(config).conv.pack(&conv, None)?;
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
         let thresholds = self.thresholds(config, dla)?;

@@ -1,20 +1,20 @@
 //! Training on the CPU: the reference's step in double precision, and its optimiser.
 
-use dla_core::dla::gate::Gate;
+use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::training::adamw::global_norm;
 use dla_core::model::training::{AdamW, AdamWOptions, loss_and_gradients};
-use dla_core::model::{ModelConfig, ModelTensors, Weights};
+use dla_core::model::{ModelConfig, ModelTensors, TensorName, Weights};
 use dla_core::{Error, Model, Result};
 
 use crate::batch::Batch;
-use crate::engine::{Engine, Scores, Snapshot, StepReport, counted};
+use crate::engine::{Engine, Pace, Scores, Snapshot, StepReport, counted};
 use crate::scores::Reader;
 
 /// A model in training on the CPU.
 #[derive(Debug)]
 pub struct CpuEngine {
     config: ModelConfig,
-    gate: Gate,
+    gate: GateMode,
     options: AdamWOptions,
     tensors: ModelTensors<Vec<f32>>,
     optimiser: AdamW,
@@ -29,11 +29,10 @@ impl CpuEngine {
     /// For settings outside their ranges and a snapshot of another model.
     pub fn new(
         config: ModelConfig,
-        gate: Gate,
+        gate: GateMode,
         options: AdamWOptions,
         snapshot: Snapshot,
     ) -> Result<Self> {
-        gate.check()?;
         let (tensors, optimiser) = restored(&config, options, snapshot)?;
         Ok(Self {
             config,
@@ -46,12 +45,15 @@ impl CpuEngine {
     }
 
     /// The gradient of the mean loss over all targets, and that loss.
-    fn gradients(&self, batches: &[Batch]) -> Result<(f64, ModelTensors<Vec<f32>>)> {
+    fn gradients(&self, batches: &[Batch], theta: f64) -> Result<(f64, ModelTensors<Vec<f32>>)> {
+        let gate = Gate {
+            mode: self.gate,
+            theta,
+        };
         let all = counted(batches)? as f64;
         let (mut loss, mut sum) = (0.0, None);
         for batch in batches.iter().filter(|batch| batch.counted() > 0) {
-            let step =
-                loss_and_gradients(&self.config, &self.tensors, &batch.borrow(), &self.gate)?;
+            let step = loss_and_gradients(&self.config, &self.tensors, &batch.borrow(), &gate)?;
             let share = step.counted as f64 / all;
             loss += share * step.loss;
             sum = Some(match sum {
@@ -62,6 +64,21 @@ impl CpuEngine {
         sum.map(|gradients| (loss, gradients))
             .ok_or_else(|| Error::input("train", "batches", "at least one", "none"))
     }
+
+    /// The first tensor with more values that are not finite than `before`.
+    fn lost(&self, before: &ModelTensors<usize>) -> Result<Option<String>> {
+        let names = ModelTensors::<TensorName>::names(&self.config)?;
+        let counts = before.each_ref().zip(not_finite(&self.tensors))?;
+        let mut pairs = names.iter().zip(counts);
+        let lost = pairs.find(|(_, (before, after))| after > before);
+        Ok(lost.map(|(name, _)| name.name.clone()))
+    }
+}
+
+/// Values of each tensor that are not finite; τ = +∞ is a threshold that nothing passes.
+fn not_finite(tensors: &ModelTensors<Vec<f32>>) -> ModelTensors<usize> {
+    let count = |values: &Vec<f32>| values.iter().filter(|x| !x.is_finite()).count();
+    tensors.each_ref().map(count)
 }
 
 fn scaled(mut values: Vec<f32>, share: f32) -> Vec<f32> {
@@ -101,19 +118,24 @@ impl Engine for CpuEngine {
         &self.config
     }
 
-    fn step(&mut self, batches: &[Batch], rate: f64) -> Result<StepReport> {
-        let (loss, gradients) = self.gradients(batches)?;
+    fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
+        let (loss, gradients) = self.gradients(batches, pace.theta)?;
         let gradient_norm = global_norm(&gradients);
         let skipped = !loss.is_finite() || !gradient_norm.is_finite();
+        let mut lost = None;
         if !skipped {
             self.model = None;
+            let before = not_finite(&self.tensors);
+            let Pace { rate, .. } = pace;
             self.optimiser.update(&mut self.tensors, &gradients, rate)?;
+            lost = self.lost(&before)?;
         }
         Ok(StepReport {
             loss,
             counted: counted(batches)?,
             gradient_norm,
             skipped,
+            lost,
         })
     }
 

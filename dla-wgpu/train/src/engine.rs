@@ -10,14 +10,15 @@ pub trait Engine {
     /// The model's settings.
     fn config(&self) -> &ModelConfig;
 
-    /// One step of AdamW at `rate` along the gradient of the mean loss over all targets of `batches`, which
-    /// are taken one after the other.
+    /// One step of AdamW along the gradient of the mean loss over all targets of `batches`, which are taken one
+    /// after the other.
     ///
-    /// A loss or a gradient that is not finite moves nothing, and the report says so.
+    /// A loss or a gradient that is not finite moves nothing, and the report says so; it also tells of a tensor
+    /// that the step has taken out of the finite numbers.
     ///
     /// # Errors
-    /// For batches that do not fit the model, and a machine that fails.
-    fn step(&mut self, batches: &[Batch], rate: f64) -> Result<StepReport>;
+    /// For batches that do not fit the model, a θ that is not above 0, and a machine that fails.
+    fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport>;
 
     /// How well every target of `batch` is predicted; nothing moves.
     ///
@@ -38,8 +39,17 @@ pub trait Engine {
     fn import(&mut self, snapshot: Snapshot) -> Result<()>;
 }
 
-/// How a step went.
+/// What changes from step to step by a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// The learning rate.
+    pub rate: f64,
+    /// θ of the gate that τ learns through, above 0.
+    pub theta: f64,
+}
+
+/// How a step went.
+#[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
     /// The mean cross-entropy over the targets that count, in nats, before the step.
     pub loss: f64,
@@ -49,6 +59,8 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// The loss or the gradient was not finite: nothing has moved.
     pub skipped: bool,
+    /// The first tensor that had finite values before the step which are not finite any more: the model is lost.
+    pub lost: Option<String>,
 }
 
 /// How well targets are predicted, `[sequences, tokens]`; 0 and false where a target does not count.

@@ -24,7 +24,7 @@ pub mod task;
 pub use batch::{Batch, Example};
 pub use cpu::CpuEngine;
 pub use device::DeviceEngine;
-pub use engine::{Engine, Scores, Snapshot, StepReport};
+pub use engine::{Engine, Pace, Scores, Snapshot, StepReport};
 pub use random::Random;
 pub use run::{Outcome, Run, Start, Watcher};
 pub use scores::{Reader, Totals};

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use dla_core::dla::gate::Gate;
+use dla_core::dla::gate::GateMode;
 use dla_core::model::training::AdamWOptions;
 use dla_core::model::{Initial, ModelConfig, ModelTensors};
 use dla_core::{Error, Result};
 
 use crate::batch::Batch;
-use crate::engine::{Engine, Snapshot, StepReport};
+use crate::engine::{Engine, Pace, Snapshot, StepReport};
 use crate::metrics::{EvaluationLine, Line, Metrics, StepLine};
 use crate::scores::Totals;
 use crate::settings::Settings;
@@ -52,7 +52,7 @@ pub struct Run {
     task: Box<dyn Task>,
     store: Store,
     config: ModelConfig,
-    gate: Gate,
+    gate: GateMode,
     state: State,
     snapshot: Option<Snapshot>,
 }
@@ -130,7 +130,7 @@ impl Run {
     }
 
     /// How τ learns.
-    pub fn gate(&self) -> Gate {
+    pub fn gate(&self) -> GateMode {
         self.gate
     }
 
@@ -161,7 +161,7 @@ impl Run {
     /// Trains `engine` until all steps are done or `watcher` stops it.
     ///
     /// # Errors
-    /// For data that does not fit the model, a loss that is not finite, an engine that fails, and files that
+    /// For data that does not fit the model, a loss or a tensor that is not finite, an engine that fails, and files that
     /// cannot be written. The last checkpoint stays.
     pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
         let mut metrics = Metrics::open(self.store.folder(), self.state.step)?;
@@ -205,8 +205,12 @@ impl Run {
     fn advance(&mut self, engine: &mut dyn Engine, skipped: &mut u32) -> Result<StepLine> {
         let start = Instant::now();
         let batches = self.batches()?;
-        let rate = self.settings.rate().at(self.state.step);
-        let report = engine.step(&batches, rate)?;
+        let step = self.state.step;
+        let pace = Pace {
+            rate: self.settings.rate().at(step),
+            theta: self.settings.theta().at(step),
+        };
+        let report = engine.step(&batches, pace)?;
         self.check(&report, skipped)?;
         self.state.step += 1;
         self.state.moves += u64::from(!report.skipped);
@@ -214,7 +218,7 @@ impl Run {
         Ok(StepLine {
             step: self.state.step,
             loss: report.loss,
-            rate,
+            rate: pace.rate,
             gradient_norm: (!report.skipped).then_some(report.gradient_norm),
             tokens_per_second: tokens as f64 / start.elapsed().as_secs_f64(),
         })
@@ -234,9 +238,9 @@ impl Run {
 
     /// Refuses to go on where nothing is learned any more.
     fn check(&self, report: &StepReport, skipped: &mut u32) -> Result<()> {
-        let diverged = |argument, got: String| {
+        let diverged = |argument: &str, got: String| {
             let argument = format!("{argument} of step {}", self.state.step + 1);
-            let error = Error::diverged("train", argument, "a finite number", got);
+            let error = Error::diverged("train", argument, "finite numbers", got);
             let path = self.store.folder().display().to_string();
             let advice = format!("the last checkpoint in {path} stays; try a lower rate");
             Err(error.advise(advice))
@@ -244,6 +248,9 @@ impl Run {
         *skipped = if report.skipped { *skipped + 1 } else { 0 };
         if !report.loss.is_finite() {
             return diverged("loss", report.loss.to_string());
+        }
+        if let Some(tensor) = &report.lost {
+            return diverged(tensor, "values that are not finite".into());
         }
         if *skipped >= MOST_SKIPPED {
             let got = format!("{MOST_SKIPPED} steps in a row without one");

@@ -7,7 +7,8 @@ use dla_core::checkpoint::Checkpoint;
 use dla_core::{Error, Model, Result};
 use dla_train::metrics::{EvaluationLine, Line, StepLine, read};
 use dla_train::{
-    Batch, CpuEngine, Engine, Outcome, Run, Scores, Settings, Snapshot, Start, StepReport, Watcher,
+    Batch, CpuEngine, Engine, Outcome, Pace, Run, Scores, Settings, Snapshot, Start, StepReport,
+    Watcher,
 };
 
 /// Looks on, and stops the run after a step.
@@ -226,8 +227,8 @@ impl Engine for Broken {
         self.0.config()
     }
 
-    fn step(&mut self, _: &[Batch], _: f64) -> Result<StepReport> {
-        Ok(self.1)
+    fn step(&mut self, _: &[Batch], _: Pace) -> Result<StepReport> {
+        Ok(self.1.clone())
     }
 
     fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
@@ -264,8 +265,9 @@ fn a_run_that_diverges_says_so() {
         counted: 9,
         gradient_norm: f64::NAN,
         skipped: true,
+        lost: None,
     };
-    let (error, looker) = broken(report);
+    let (error, looker) = broken(report.clone());
     assert!(
         error.is_diverged() && error.argument() == "loss of step 1",
         "{error}"
@@ -280,4 +282,100 @@ fn a_run_that_diverges_says_so() {
         "{error}"
     );
     assert_eq!(looker.skipped, (1..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_tensor_that_a_step_makes_no_number_ends_the_run_and_the_last_checkpoint_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = settings(folder.path(), 12, MODEL);
+    let mut looker = Looker {
+        stop_after: Some(5),
+        ..Looker::default()
+    };
+    let outcome = train(&first, &Start::Fresh, &mut looker).expect("a part");
+    let before = bytes(&outcome.checkpoint);
+    let mut run = Run::open(first, &Start::Resume).expect("the run");
+    let mut snapshot = run.take_snapshot().expect("the first time");
+    // A mean so large that the next step takes τ beyond the finite numbers.
+    let dla = snapshot.mean.blocks[0].dla.as_mut().expect("DLA's tensors");
+    dla.tau[1] = f32::MIN;
+    let engine = CpuEngine::new(run.config().clone(), run.gate(), run.adamw(), snapshot);
+    let mut looker = Looker::default();
+    let trained = run.train(&mut engine.expect("an engine"), &mut looker);
+    let error = trained.expect_err("τ is lost");
+    assert!(error.is_diverged(), "{error}");
+    assert_eq!(error.argument(), "model.layers.0.attn.dla.tau of step 6");
+    assert!(error.to_string().contains("the last checkpoint"), "{error}");
+    assert!(looker.steps.is_empty(), "the step does not count");
+    assert_eq!(bytes(&outcome.checkpoint), before);
+    let steps = fs::read_dir(folder.path().join("out")).expect("the folder");
+    let names = steps.map(|entry| entry.expect("an entry").file_name());
+    let newest = names.filter(|name| name.to_string_lossy().starts_with("step-"));
+    assert_eq!(newest.max(), outcome.checkpoint.file_name().map(Into::into));
+}
+
+#[test]
+fn thresholds_that_nothing_passes_are_trained_around() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let never = settings(folder.path(), 3, &MODEL.replace("1.2", "inf"));
+    let outcome = train(&never, &Start::Fresh, &mut Looker::default()).expect("a run");
+    let mut run = Run::open(never, &Start::Resume).expect("the run");
+    assert!(outcome.finished);
+    let tensors = run.take_snapshot().expect("the first time").tensors;
+    let tau = tensors.blocks[0].dla.as_ref().map(|dla| &dla.tau[..]);
+    assert_eq!(tau, Some(&[f32::INFINITY; 2][..]));
+}
+
+/// An engine that notes θ of its steps.
+struct Noted(CpuEngine, Vec<f64>);
+
+impl Engine for Noted {
+    fn config(&self) -> &dla_core::model::ModelConfig {
+        self.0.config()
+    }
+
+    fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
+        self.1.push(pace.theta);
+        self.0.step(batches, pace)
+    }
+
+    fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
+        self.0.evaluate(batch)
+    }
+
+    fn export(&mut self) -> Result<Snapshot> {
+        self.0.export()
+    }
+
+    fn import(&mut self, snapshot: Snapshot) -> Result<()> {
+        self.0.import(snapshot)
+    }
+}
+
+#[test]
+fn theta_follows_the_step_alone() {
+    let (whole, parts) = (tempfile::tempdir(), tempfile::tempdir());
+    let (whole, parts) = (whole.expect("a folder"), parts.expect("a folder"));
+    let annealed = format!("{MODEL}theta = 0.4\ntheta_end = 0.1\n");
+    let noted = |folder: &Path, start, stop_after| {
+        let settings = settings(folder, 9, &annealed);
+        let mut run = Run::open(settings, &start).expect("a run");
+        let snapshot = run.take_snapshot().expect("the first time");
+        let engine = CpuEngine::new(run.config().clone(), run.gate(), run.adamw(), snapshot);
+        let mut engine = Noted(engine.expect("an engine"), Vec::new());
+        let mut looker = Looker {
+            stop_after,
+            ..Looker::default()
+        };
+        let outcome = run.train(&mut engine, &mut looker).expect("a run");
+        (engine.1, outcome.checkpoint)
+    };
+    let (never, end) = noted(whole.path(), Start::Fresh, None);
+    assert_eq!((never.len(), never[0], never[8]), (9, 0.4, 0.1));
+    assert!((never[4] - 0.2).abs() < 1e-15, "the middle: {}", never[4]);
+    let (mut stopped, _) = noted(parts.path(), Start::Fresh, Some(4));
+    let (rest, last) = noted(parts.path(), Start::Resume, None);
+    stopped.extend(rest);
+    assert_eq!(stopped, never);
+    assert_eq!(bytes(&last), bytes(&end));
 }

@@ -59,7 +59,27 @@ fn mistakes_are_named() {
         ("mamba2", "mamba3", "model.family"),
         ("mamba2\"", "mamba2\"\nvocabulary = 31", "model.vocabulary"),
         ("capacity = 2", "capacity = 2\ngate = \"open\"", "gate"),
-        ("capacity = 2", "capacity = 2\ntheta = 0.0", "theta"),
+        ("capacity = 2", "capacity = 2\ntheta = 0.0", "theta: "),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = 0.0",
+            "theta_end: ",
+        ),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = -0.1",
+            "theta_end: ",
+        ),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = inf",
+            "theta_end: ",
+        ),
+        (
+            "capacity = 2",
+            "capacity = 2\ntheta_end = nan",
+            "theta_end: ",
+        ),
         ("capacity = 2", "schedule = \"fixed\"", "model.dla.block"),
         ("capacity = 2", "tau = nan", "model.dla.tau"),
         ("capacity = 2", "capacity = 1000", "capacity"),
@@ -104,11 +124,18 @@ fn the_hash_tells_what_matters() {
     let other = |from, to| hash(&GOOD.replace(from, to));
     assert_eq!(hash(GOOD), other("\"out\"", "\"elsewhere\""));
     assert_eq!(hash(GOOD), hash(&format!("{GOOD}[every]\nlog = 3\n")));
+    let settings = Settings::parse("run.toml", GOOD).expect("valid settings");
+    let hashed = serde_json::to_string(&settings).expect("JSON");
+    assert!(
+        !hashed.contains("theta_end"),
+        "runs without it go on: {hashed}"
+    );
     for (from, to) in [
         ("steps = 10", "steps = 11"),
         ("pairs = 2", "pairs = 3"),
         ("capacity = 2", "capacity = 3"),
         ("state = 4", "state = 5"),
+        ("capacity = 2", "capacity = 2\ntheta_end = 0.05"),
     ] {
         assert_ne!(hash(GOOD), other(from, to), "{to}");
     }

@@ -3,7 +3,7 @@
 use crate::backbone::{Form, Token};
 use crate::dla::readout::read;
 use crate::real::Real;
-use crate::vector::add_scaled;
+use crate::vector::{add_scaled, magnitude};
 
 /// `o_t = Σ_i λ_{t,i} q̃_tᵀ S_i` over the entered states, oldest first, `[len, value_dim]`.
 ///
@@ -17,13 +17,17 @@ pub fn readout<R: Real>(
     let mut o = vec![R::ZERO; form.len * value_dim];
     let mut y = vec![R::ZERO; value_dim];
     let key_dim = form.query.len() / form.len;
-    let rows = o
-        .chunks_exact_mut(value_dim)
-        .zip(form.query.chunks_exact(key_dim));
-    for ((o, query), weights) in rows.zip(weights) {
-        for (state, &weight) in entered.iter().zip(weights) {
-            read(query, state, &mut y);
-            add_scaled(o, weight, &y);
+    let queries = || form.query.chunks_exact(key_dim);
+    let sizes: Vec<R> = queries().map(magnitude).collect();
+    // A state stays in the processor's nearest cache while all tokens read it.
+    for (i, state) in entered.iter().enumerate() {
+        let state_size = magnitude(state);
+        let rows = o.chunks_exact_mut(value_dim).zip(queries()).zip(&sizes);
+        for (((o, query), &size), weights) in rows.zip(weights) {
+            if !(size * state_size).is_negligible() {
+                read(query, state, &mut y);
+                add_scaled(o, weights[i], &y);
+            }
         }
     }
     o

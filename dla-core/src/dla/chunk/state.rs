@@ -5,7 +5,7 @@ use crate::backbone::form::Carry;
 use crate::backbone::{Form, Token};
 use crate::dla::readout::read;
 use crate::real::Real;
-use crate::vector::{add_outer, add_scaled};
+use crate::vector::{add_outer, add_scaled, magnitude};
 
 /// Takes the states from a chunk's start to its end: each of `slots` becomes the carried sum of the
 /// entered states and the written tokens of its span.
@@ -37,6 +37,7 @@ pub fn chunk_state<R: Real>(
                 ),
             }
         }
+        sum.iter_mut().for_each(|x| *x = x.flushed());
         matrices[slot.place] = sum;
     }
     Places { matrices, slots }
@@ -55,10 +56,13 @@ fn add_carried<R: Real>(carry: &Carry<R>, state: &[R], sum: &mut [R]) {
         Carry::Matrix(matrix) => {
             let key_dim = matrix.len().isqrt();
             let mut row = vec![R::ZERO; state.len() / key_dim];
+            let size = magnitude(state);
             let rows = sum.chunks_exact_mut(row.len());
             for (sum, m) in rows.zip(matrix.chunks_exact(key_dim)) {
-                read(m, state, &mut row);
-                add_scaled(sum, R::ONE, &row);
+                if !(magnitude(m) * size).is_negligible() {
+                    read(m, state, &mut row);
+                    add_scaled(sum, R::ONE, &row);
+                }
             }
         }
     }

@@ -221,7 +221,10 @@ impl Move {
             m[i] = beta1 * m[i] + (1.0 - beta1) * g;
             v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
             let [mean, square] = [m[i] / self.corrections[0], v[i] / self.corrections[1]];
-            x[i] -= self.decay * x[i];
+            // A threshold of +∞ does not decay: 0 · ∞ is no number.
+            if self.decay != 0.0 {
+                x[i] -= self.decay * x[i];
+            }
             x[i] -= self.rate * mean / (square.sqrt() + epsilon);
         }
     }

@@ -16,10 +16,12 @@ mod operator;
 pub mod rate;
 #[cfg(test)]
 mod tests;
+pub mod theta;
 mod watch;
 
 pub use adamw::{AdamW, AdamWOptions};
 pub use rate::LearningRate;
+pub use theta::Theta;
 pub use watch::{LayerCall, watch};
 
 use self::network::Network;

@@ -25,7 +25,8 @@ const SHARE: usize = 4096;
 /// x ← x − r (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 /// ```
 ///
-/// Where n is not finite nothing moves, and the step counts as skipped.
+/// Where n is not finite nothing moves, and the step counts as skipped. A step that makes a finite value one that is
+/// not says so.
 #[derive(Debug)]
 pub struct AdamW {
     step: wgpu::Buffer,
@@ -131,7 +132,7 @@ impl AdamW {
         let bytes = size_of::<Step>() as u64;
         Ok(Self {
             step: gpu.buffer("step", bytes, usage).await?,
-            norm: buffer(gpu, "norm", 4).await?,
+            norm: buffer(gpu, "norm", 5).await?,
         })
     }
 
@@ -152,8 +153,8 @@ impl AdamW {
         .await
     }
 
-    /// `[4]`: the norm of the last step's gradients, what they were scaled by, 1 if the step was skipped, steps skipped
-    /// so far.
+    /// `[5]`: the norm of the last step's gradients, what they were scaled by, 1 if the step was skipped, steps skipped
+    /// so far, and a word that is not 0 where the last step has made a finite value of x one that is not.
     pub fn norm(&self) -> &wgpu::Buffer {
         &self.norm
     }

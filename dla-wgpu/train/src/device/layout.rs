@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
+use dla_core::Result;
 use dla_core::model::training::AdamWOptions;
 use dla_core::model::{
-    BlockTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors, ModelConfig,
-    ModelTensors, TensorName,
+    AttentionTensors, BlockTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors,
+    ModelConfig, ModelTensors, TensorName,
 };
-use dla_core::{Error, Result};
 use dla_wgpu::model::BlockSpecs;
 use dla_wgpu::nn::ConvSpec;
 use dla_wgpu::nn::backward::Decays;
@@ -53,13 +53,20 @@ pub(super) struct BlockPlaces {
     pub(super) in_proj: usize,
     pub(super) in_bias: Option<usize>,
     pub(super) conv: usize,
+    /// None for softmax attention.
+    pub(super) recurrent: Option<RecurrentPlaces>,
+    pub(super) out_proj: usize,
+    pub(super) out_bias: Option<usize>,
+    pub(super) mlp: Option<MlpPlaces>,
+}
+
+/// The parameters around the operator.
+#[derive(Clone, Debug)]
+pub(super) struct RecurrentPlaces {
     pub(super) heads: usize,
     pub(super) read: Option<usize>,
     pub(super) tau: Option<usize>,
     pub(super) out_norm: usize,
-    pub(super) out_proj: usize,
-    pub(super) out_bias: Option<usize>,
-    pub(super) mlp: Option<MlpPlaces>,
 }
 
 /// The parameters of an MLP.
@@ -85,13 +92,8 @@ impl ModelLayout {
     /// The parameters of a model of these settings.
     ///
     /// # Errors
-    /// [`Error::is_unsupported`] for softmax attention.
+    /// None: all names are known.
     pub(super) fn new(config: &ModelConfig, options: &AdamWOptions) -> Result<Self> {
-        if config.attention().is_some() {
-            let (expected, got) = ("a mixer with states", "softmax attention");
-            return Err(Error::unsupported("train", "model", expected, got)
-                .advise("train it with --backend cpu"));
-        }
         let names = ModelTensors::<TensorName>::names(config)?;
         let decays = names.clone().zip(options.decays(config)?)?;
         let decaying = decays.into_iter();
@@ -100,7 +102,7 @@ impl ModelLayout {
             parameters: Vec::new(),
             decaying: decaying.map(|(tensor, _)| tensor.name).collect(),
             hidden: config.hidden,
-            conv: BlockSpecs::of(config)?.conv,
+            conv: BlockSpecs::of(config).conv,
         };
         let embeddings = list.matrix(config.hidden, vec![names.embeddings]);
         let blocks = names.blocks.into_iter();
@@ -168,7 +170,7 @@ impl List {
         let mut places = match names.mixer {
             MixerTensors::Mamba2(mixer) => self.mamba2(norm, mixer, names.dla),
             MixerTensors::GatedDelta(mixer) => self.gated_delta(norm, mixer, names.dla),
-            MixerTensors::Attention(_) => unreachable!("refused before"),
+            MixerTensors::Attention(mixer) => self.attention(norm, mixer),
         };
         places.mlp = names.mlp.map(|mlp| {
             let inner = mlp.down.shape[1];
@@ -198,10 +200,11 @@ impl List {
             in_proj,
             in_bias: names.in_bias.map(|name| bias(self, name)),
             conv: self.conv(vec![names.conv], names.conv_bias.into_iter().collect()),
-            heads: self.vector(vec![names.dt_bias, names.a_log, names.d]),
-            read: dla.as_ref().map(|dla| self.read(dla)),
-            tau: dla.map(|dla| self.vector(vec![dla.tau])),
-            out_norm: self.vector(vec![names.norm]),
+            recurrent: Some(self.recurrent(
+                vec![names.dt_bias, names.a_log, names.d],
+                dla,
+                names.norm,
+            )),
             out_proj: self.matrix(inner, vec![names.out_proj]),
             out_bias: names.out_bias.map(|name| self.vector(vec![name])),
             mlp: None,
@@ -224,18 +227,45 @@ impl List {
             in_proj: self.matrix(self.hidden, rows),
             in_bias: None,
             conv: self.conv(vec![names.q.conv, names.k.conv, names.v.conv], Vec::new()),
-            heads: self.vector(vec![names.dt_bias, names.a_log]),
-            read: dla.as_ref().map(|dla| self.read(dla)),
-            tau: dla.map(|dla| self.vector(vec![dla.tau])),
-            out_norm: self.vector(vec![names.o_norm]),
+            recurrent: Some(self.recurrent(vec![names.dt_bias, names.a_log], dla, names.o_norm)),
             out_proj: self.matrix(values, vec![names.o_proj]),
             out_bias: None,
             mlp: None,
         }
     }
 
-    fn read(&mut self, dla: &DlaTensors<TensorName>) -> usize {
-        self.vector(vec![dla.lambda_scale.clone(), dla.lambda_bias.clone()])
+    fn attention(&mut self, norm: usize, names: AttentionTensors<TensorName>) -> BlockPlaces {
+        let inner = names.o_proj.shape[1];
+        let rows = vec![names.q.projection, names.k.projection, names.v.projection];
+        BlockPlaces {
+            norm,
+            in_proj: self.matrix(self.hidden, rows),
+            in_bias: None,
+            conv: self.conv(vec![names.q.conv, names.k.conv, names.v.conv], Vec::new()),
+            recurrent: None,
+            out_proj: self.matrix(inner, vec![names.o_proj]),
+            out_bias: None,
+            mlp: None,
+        }
+    }
+
+    fn recurrent(
+        &mut self,
+        heads: Vec<TensorName>,
+        dla: Option<DlaTensors<TensorName>>,
+        out_norm: TensorName,
+    ) -> RecurrentPlaces {
+        let mut places = RecurrentPlaces {
+            heads: self.vector(heads),
+            read: None,
+            tau: None,
+            out_norm: self.vector(vec![out_norm]),
+        };
+        if let Some(dla) = dla {
+            places.read = Some(self.vector(vec![dla.lambda_scale, dla.lambda_bias]));
+            places.tau = Some(self.vector(vec![dla.tau]));
+        }
+        places
     }
 }
 

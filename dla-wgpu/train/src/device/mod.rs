@@ -7,16 +7,16 @@ mod plan;
 
 use std::collections::HashMap;
 
-use dla_core::dla::gate::Gate;
-use dla_core::model::ModelConfig;
+use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::training::AdamWOptions;
+use dla_core::model::{ModelConfig, ModelTensors, TensorName};
 use dla_core::{Error, Result};
 use dla_wgpu::nn::Rows;
 use dla_wgpu::nn::backward::{self, AdamW, embedding_order};
 use dla_wgpu::{Dispatch, Gpu, Readback};
 
 use crate::batch::Batch;
-use crate::engine::{Engine, Scores, Snapshot, StepReport, counted};
+use crate::engine::{Engine, Pace, Scores, Snapshot, StepReport, counted};
 use parameters::{Parameters, Which};
 use plan::Plan;
 
@@ -27,7 +27,7 @@ use plan::Plan;
 pub struct DeviceEngine {
     gpu: Gpu,
     config: ModelConfig,
-    gate: Gate,
+    gate: GateMode,
     options: AdamWOptions,
     parameters: Parameters,
     optimiser: AdamW,
@@ -40,16 +40,15 @@ impl DeviceEngine {
     /// Trains the model of `snapshot`; τ learns through `gate`.
     ///
     /// # Errors
-    /// For settings outside their ranges and a snapshot of another model; [`Error::is_unsupported`] for softmax
-    /// attention and the soft gate; [`Error::is_device`] where the device fails.
+    /// For settings outside their ranges and a snapshot of another model; [`Error::is_unsupported`] for the soft gate
+    /// and sizes beyond the device; [`Error::is_device`] where it fails.
     pub fn new(
         gpu: &Gpu,
         config: ModelConfig,
-        gate: Gate,
+        gate: GateMode,
         options: AdamWOptions,
         snapshot: Snapshot,
     ) -> Result<Self> {
-        gate.check()?;
         options.check()?;
         let parameters = gpu.block_on(Parameters::new(gpu, &config, &options))?;
         let optimiser = gpu.block_on(AdamW::new(gpu))?;
@@ -80,15 +79,16 @@ impl DeviceEngine {
                 batch: key.0,
                 tokens: key.1,
             };
-            let plan = Plan::new(&self.gpu, &self.config, &self.gate, &self.parameters, rows);
+            let plan = Plan::new(&self.gpu, &self.config, self.gate, &self.parameters, rows);
             let plan = self.gpu.block_on(plan)?;
             self.plans.insert(key, plan);
         }
         Ok(key)
     }
 
-    /// Runs a batch forwards and backwards, each target's loss counting `share`; its rows' measures are on their way.
-    fn run(&mut self, batch: &Batch, share: f32) -> Result<Readback> {
+    /// Runs a batch forwards and backwards, each target's loss counting `share`, the gate's slope at `theta`; its rows'
+    /// measures are on their way.
+    fn run(&mut self, batch: &Batch, share: f32, theta: f32) -> Result<Readback> {
         let key = self.ready(batch)?;
         let plan = &self.plans[&key];
         let lengths = vec![key.1 as u32; key.0];
@@ -102,6 +102,9 @@ impl DeviceEngine {
         queue.write_buffer(&plan.order, 0, bytemuck::cast_slice(&order));
         queue.write_buffer(&plan.targets, 0, bytemuck::cast_slice(&batch.targets));
         queue.write_buffer(&plan.share, 0, &share.to_le_bytes());
+        if let Some(buffer) = &plan.theta {
+            queue.write_buffer(buffer, 0, &theta.to_le_bytes());
+        }
         let mut encoder = self
             .gpu
             .device()
@@ -114,8 +117,8 @@ impl DeviceEngine {
         Ok(readback)
     }
 
-    /// Moves the parameters along their gradients; the gradients' norm, and whether that was skipped.
-    fn update(&mut self, rate: f64) -> Result<(f64, bool)> {
+    /// Moves the parameters along their gradients.
+    fn update(&mut self, rate: f64) -> Result<Moved> {
         let t = i32::try_from(self.moves + 1).unwrap_or(i32::MAX);
         let options = &self.options;
         let correction = |beta: f32| (1.0 - f64::from(beta).powi(t)) as f32;
@@ -139,11 +142,51 @@ impl DeviceEngine {
                 .iter()
                 .for_each(|dispatch| dispatch.record(&mut pass));
         }
-        let norm = Readback::record(&self.gpu, &mut encoder, self.optimiser.norm(), 16);
+        let norm = Readback::record(&self.gpu, &mut encoder, self.optimiser.norm(), 20);
         let norm = self.gpu.block_on(norm)?;
         self.gpu.queue().submit([encoder.finish()]);
         let words: Vec<f32> = bytemuck::pod_collect_to_vec(&norm.wait(&self.gpu)?);
-        Ok((f64::from(words[0]), words[2] != 0.0))
+        Ok(Moved {
+            norm: f64::from(words[0]),
+            skipped: words[2] != 0.0,
+            lost: words[4].to_bits() != 0,
+        })
+    }
+
+    /// The first tensor with values that are not finite.
+    fn lost(&self) -> Result<Option<String>> {
+        let tensors = self.parameters.read(&self.gpu, &self.config, Which::Value);
+        let names = ModelTensors::<TensorName>::names(&self.config)?;
+        let pairs = names.zip(self.gpu.block_on(tensors)?)?;
+        let lost = |(_, values): &(TensorName, Vec<f32>)| values.iter().any(|x| !x.is_finite());
+        Ok(pairs.into_iter().find(lost).map(|(name, _)| name.name))
+    }
+}
+
+/// What an update did.
+struct Moved {
+    /// The gradients' norm.
+    norm: f64,
+    /// Nothing moved.
+    skipped: bool,
+    /// A finite value is not finite any more.
+    lost: bool,
+}
+
+/// θ as the device takes it.
+fn narrowed(theta: f64) -> Result<f32> {
+    let narrow = theta as f32;
+    match narrow.is_normal() && narrow > 0.0 {
+        true => Ok(narrow),
+        false => Err(Error::input("train", "theta", "above 0, in f32", theta)),
+    }
+}
+
+/// Changes every threshold.
+fn with_tau(tensors: &mut ModelTensors<Vec<f32>>, change: impl Fn(f32) -> f32) {
+    let dla = tensors.blocks.iter_mut().flat_map(|block| &mut block.dla);
+    for tau in dla.flat_map(|dla| &mut dla.tau) {
+        *tau = change(*tau);
     }
 }
 
@@ -162,8 +205,8 @@ impl Engine for DeviceEngine {
         &self.config
     }
 
-    fn step(&mut self, batches: &[Batch], rate: f64) -> Result<StepReport> {
-        let all = counted(batches)?;
+    fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
+        let (all, theta) = (counted(batches)?, narrowed(pace.theta)?);
         let mut encoder = self
             .gpu
             .device()
@@ -173,32 +216,38 @@ impl Engine for DeviceEngine {
         let mut sum = 0.0;
         let mut waiting: Vec<Readback> = Vec::new();
         for batch in batches.iter().filter(|batch| batch.counted() > 0) {
-            waiting.push(self.run(batch, 1.0 / all as f32)?);
+            waiting.push(self.run(batch, 1.0 / all as f32, theta)?);
         }
-        let (gradient_norm, skipped) = self.update(rate)?;
+        let moved = self.update(pace.rate)?;
         for readback in waiting {
             let losses = scores(&readback.wait(&self.gpu)?).losses;
             sum += losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
         }
-        self.moves += u64::from(!skipped);
+        self.moves += u64::from(!moved.skipped);
         Ok(StepReport {
             loss: sum / all as f64,
             counted: all,
-            gradient_norm,
-            skipped,
+            gradient_norm: moved.norm,
+            skipped: moved.skipped,
+            lost: if moved.lost { self.lost()? } else { None },
         })
     }
 
     fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
-        let readback = self.run(batch, 0.0)?;
+        let readback = self.run(batch, 0.0, Gate::default().theta as f32)?;
         Ok(scores(&readback.wait(&self.gpu)?))
     }
 
     fn export(&mut self) -> Result<Snapshot> {
         let (gpu, config) = (self.gpu.clone(), self.config.clone());
         gpu.block_on(async {
+            let mut tensors = self.parameters.read(&gpu, &config, Which::Value).await?;
+            with_tau(&mut tensors, |tau| match tau.abs() == f32::MAX {
+                true => tau.signum() * f32::INFINITY,
+                false => tau,
+            });
             Ok(Snapshot {
-                tensors: self.parameters.read(&gpu, &config, Which::Value).await?,
+                tensors,
                 moves: self.moves,
                 mean: self.parameters.read(&gpu, &config, Which::Mean).await?,
                 square: self.parameters.read(&gpu, &config, Which::Square).await?,
@@ -206,11 +255,13 @@ impl Engine for DeviceEngine {
         })
     }
 
-    fn import(&mut self, snapshot: Snapshot) -> Result<()> {
+    fn import(&mut self, mut snapshot: Snapshot) -> Result<()> {
         // Says which tensor does not fit.
         for tree in [&snapshot.tensors, &snapshot.mean, &snapshot.square] {
             tree.save(&self.config, &mut std::io::sink())?;
         }
+        // Shaders need no infinities: no finite score passes the largest finite threshold either.
+        with_tau(&mut snapshot.tensors, |tau| tau.clamp(f32::MIN, f32::MAX));
         let parts = [
             (Which::Value, &snapshot.tensors),
             (Which::Mean, &snapshot.mean),

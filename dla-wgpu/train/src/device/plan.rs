@@ -1,23 +1,19 @@
 //! The prepared work of a training step: forwards, the loss, and backwards.
 
-use std::sync::Arc;
-
-use dla_core::dla::gate::Gate;
+use dla_core::Result;
+use dla_core::dla::gate::GateMode;
 use dla_core::model::ModelConfig;
-use dla_core::{Dims, Result, Schedule};
 use dla_wgpu::model::BlockSpecs;
 use dla_wgpu::nn::backward::{self, Head};
 use dla_wgpu::nn::{self, Embedding, RmsNorm, Rows};
-use dla_wgpu::op::{
-    Arrays, Backward, BoundBackward, Decider, DeviceCache, GradientArrays, Operator, Options,
-};
+use dla_wgpu::op::BoundBackward;
 use dla_wgpu::{Dispatch, Gpu};
 
-use super::block::Block;
+use super::block::{Block, Call, Mixers};
 use super::parameters::{Parameters, Which};
 
 /// Batch items of the uniform buffers of lengths and positions.
-const MAX_BATCH: usize = 4096;
+pub(super) const MAX_BATCH: usize = 4096;
 
 /// Work in order.
 #[derive(Debug)]
@@ -46,7 +42,9 @@ pub(super) struct Plan {
     pub(super) share: wgpu::Buffer,
     /// Each row's loss, and whether the target was the largest, `[rows, 2]`.
     pub(super) measures: wgpu::Buffer,
-    pub(super) work: Vec<Work>,
+    /// The gate's θ, where a gate has one.
+    pub(super) theta: Option<wgpu::Buffer>,
+    work: Vec<Work>,
 }
 
 /// The buffers between passes that all blocks share.
@@ -54,30 +52,21 @@ pub(super) struct Plan {
 pub(super) struct Shared {
     pub(super) rows: Rows,
     pub(super) specs: BlockSpecs,
-    pub(super) dims: Dims,
-    /// Without the outputs and the trace, which each block has for itself.
-    pub(super) arrays: Arrays,
-    pub(super) cache: DeviceCache,
-    pub(super) start: DeviceCache,
-    pub(super) operator: Operator,
-    pub(super) backward: Arc<Backward>,
-    pub(super) gradients: GradientArrays,
-    pub(super) positions: wgpu::Buffer,
+    /// Tokens of each sequence.
+    pub(super) lengths: wgpu::Buffer,
     /// Zeros that convolutions begin with.
     pub(super) conv_state: wgpu::Buffer,
     pub(super) normed: wgpu::Buffer,
-    pub(super) y: wgpu::Buffer,
     pub(super) product: wgpu::Buffer,
     pub(super) d_x: wgpu::Buffer,
     pub(super) d_normed: wgpu::Buffer,
+    pub(super) d_y: wgpu::Buffer,
     pub(super) d_projected: wgpu::Buffer,
     pub(super) d_mixed: wgpu::Buffer,
     pub(super) d_opened: wgpu::Buffer,
     pub(super) d_product: wgpu::Buffer,
     pub(super) terms: wgpu::Buffer,
     pub(super) scratch: wgpu::Buffer,
-    /// Events that the schedule fixes beforehand, for every block; none where scores decide.
-    pub(super) events: Option<Vec<u32>>,
 }
 
 impl Plan {
@@ -85,12 +74,18 @@ impl Plan {
     pub(super) async fn new(
         gpu: &Gpu,
         config: &ModelConfig,
-        gate: &Gate,
+        gate: GateMode,
         parameters: &Parameters,
         rows: Rows,
     ) -> Result<Self> {
         let (count, hidden) = (rows.count()?, config.hidden);
-        let shared = Shared::new(gpu, config, gate, rows).await?;
+        let shared = Shared::new(gpu, config, rows).await?;
+        let mixers = Mixers::new(gpu, config, gate, &shared).await?;
+        let call = Call {
+            gpu,
+            parameters,
+            shared: &shared,
+        };
         let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
         let layout = &parameters.layout;
         let ids = room("ids", 1).await?;
@@ -102,14 +97,13 @@ impl Plan {
         let table = Embedding {
             table: parameters.matrix(layout.embeddings, Which::Value),
         };
-        let lengths = &shared.arrays.lengths;
-        let embed = table.prepare(gpu, rows, lengths, &ids, &first).await?;
-        let mut work = dispatched(embed);
+        let embed = table.prepare(gpu, rows, &shared.lengths, &ids, &first);
+        let mut work = dispatched(embed.await?);
         let mut blocks = Vec::new();
         let mut x = first;
         for places in &layout.blocks {
-            let block = Block::new(gpu, config, &shared, places, x).await?;
-            work.extend(block.forward(gpu, parameters, &shared).await?);
+            let block = Block::new(gpu, config, (&shared, &mixers), places, x).await?;
+            work.extend(block.forward(&call).await?);
             x = block.output().clone();
             blocks.push(block);
         }
@@ -138,7 +132,7 @@ impl Plan {
         let buffers = [&x, &shared.d_normed, &shared.d_x];
         work.extend(dispatched(norm.prepare(gpu, rows, buffers, d_norm).await?));
         for block in blocks.iter().rev() {
-            work.extend(block.backward(gpu, parameters, &shared).await?);
+            work.extend(block.backward(&call).await?);
         }
         let table = backward::EmbeddingGradient {
             d_table: parameters.matrix(layout.embeddings, Which::Gradient),
@@ -154,6 +148,7 @@ impl Plan {
             targets,
             share,
             measures,
+            theta: mixers.theta().cloned(),
             work,
         })
     }
@@ -191,28 +186,13 @@ pub(super) fn dispatched(dispatches: Vec<Dispatch>) -> Vec<Work> {
 }
 
 impl Shared {
-    async fn new(gpu: &Gpu, config: &ModelConfig, gate: &Gate, rows: Rows) -> Result<Self> {
+    async fn new(gpu: &Gpu, config: &ModelConfig, rows: Rows) -> Result<Self> {
         let (count, hidden) = (rows.count()?, config.hidden);
-        let (settings, specs) = (config.operator(), BlockSpecs::of(config)?);
-        let dims = Dims {
-            batch: rows.batch,
-            tokens: rows.tokens,
-            ..config.dims()
-        };
-        let decider = match settings.schedule {
-            Schedule::Dynamic => Decider::Scores,
-            _ => Decider::Given { measure: false },
-        };
-        let options = Options::default();
-        let operator = Operator::new(gpu, &dims, &settings, decider, &options).await?;
-        let backward = Arc::new(Backward::new(gpu, &dims, &settings, gate.mode, &options).await?);
-        let arrays = operator.arrays().await?;
-        let lengths = vec![rows.tokens as u32; rows.batch];
+        let (dims, specs) = (config.dims(), BlockSpecs::of(config));
+        let lengths = nn::uniform(gpu, "lengths", MAX_BATCH).await?;
+        let tokens = vec![rows.tokens as u32; rows.batch];
         gpu.queue()
-            .write_buffer(&arrays.lengths, 0, bytemuck::cast_slice(&lengths));
-        let gradients = backward.arrays().await?;
-        let theta = (gate.theta as f32).to_le_bytes();
-        gpu.queue().write_buffer(&gradients.theta, 0, &theta);
+            .write_buffer(&lengths, 0, bytemuck::cast_slice(&tokens));
         let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
         let values = dims.heads * dims.value_dim;
         let inner = specs.inner.unwrap_or(1);
@@ -220,39 +200,19 @@ impl Shared {
         Ok(Self {
             rows,
             specs,
-            dims,
-            cache: operator.cache().await?,
-            start: operator.cache().await?,
-            positions: nn::uniform(gpu, "positions", MAX_BATCH).await?,
+            lengths,
             conv_state: nn::buffer(gpu, "conv_state", specs.conv.state_len(rows.batch)).await?,
             normed: room("normed", hidden).await?,
-            y: room("y", values).await?,
             product: room("product", inner).await?,
             d_x: room("d_x", hidden).await?,
             d_normed: room("d_normed", hidden).await?,
+            d_y: room("d_y", values).await?,
             d_projected: room("d_projected", specs.stride).await?,
             d_mixed: room("d_mixed", specs.conv.channels).await?,
             d_opened: room("d_opened", 2 * inner).await?,
             d_product: room("d_product", inner).await?,
             terms: room("terms", hidden.max(values).max(read)).await?,
             scratch: backward::scratch(gpu).await?,
-            events: events(config, &dims),
-            arrays,
-            operator,
-            backward,
-            gradients,
         })
     }
-}
-
-/// The events of a call from new states on, where the schedule looks at positions only.
-fn events(config: &ModelConfig, dims: &Dims) -> Option<Vec<u32>> {
-    let settings = config.operator();
-    if settings.schedule == Schedule::Dynamic {
-        return None;
-    }
-    let decisions = dla_core::dla::schedule::decide(dims, &settings, None, None)
-        .ok()?
-        .0;
-    Some(dla_wgpu::op::events(dims, settings.schedule, &decisions))
 }

@@ -6,7 +6,8 @@ mod model;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dla_core::model::training::{AdamWOptions, LearningRate};
+use dla_core::dla::gate::Gate;
+use dla_core::model::training::{AdamWOptions, LearningRate, Theta};
 use dla_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -180,6 +181,7 @@ impl Settings {
             }
         }
         self.rate().check()?;
+        self.theta().check()?;
         self.adamw().check()
     }
 
@@ -190,6 +192,18 @@ impl Settings {
             peak: optimiser.rate,
             least: optimiser.least_rate.unwrap_or(optimiser.rate / 10.0),
             warmup: optimiser.warmup.unwrap_or(self.steps / 20),
+            steps: self.steps,
+        }
+    }
+
+    /// The gate's θ.
+    pub fn theta(&self) -> Theta {
+        let dla = self.model.as_ref().and_then(|model| model.dla.as_ref());
+        let start = dla.map_or(Gate::default().theta, |dla| dla.theta);
+        let end = dla.and_then(|dla| dla.theta_end);
+        Theta {
+            start,
+            end: end.unwrap_or(start),
             steps: self.steps,
         }
     }

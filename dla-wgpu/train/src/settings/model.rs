@@ -1,6 +1,6 @@
 //! The section `model`.
 
-use dla_core::dla::gate::Gate;
+use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
 };
@@ -66,8 +66,11 @@ pub struct DlaSettings {
     pub tau: f32,
     /// `hard`, `straight-through` or `soft`.
     pub gate: String,
-    /// θ of the gate.
+    /// θ of the gate at the first step.
     pub theta: f64,
+    /// θ at the last step, in a geometric course; that of the first if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub theta_end: Option<f64>,
     /// `rms` or `none`.
     pub norm: String,
     /// `density`, `ward` or `oldest`.
@@ -85,6 +88,7 @@ impl Default for DlaSettings {
             tau: 0.6,
             gate: "straight-through".into(),
             theta: Gate::default().theta,
+            theta_end: None,
             norm: "rms".into(),
             merge: "density".into(),
             epsilon: 1e-12,
@@ -135,15 +139,10 @@ impl ModelSettings {
     /// How τ learns.
     ///
     /// # Errors
-    /// For an unknown word and a θ that is not above 0.
-    pub fn gate(&self) -> Result<Gate> {
-        self.dla.as_ref().map_or(Ok(Gate::default()), |dla| {
-            let gate = Gate {
-                mode: dla.gate.parse()?,
-                theta: dla.theta,
-            };
-            gate.check().map(|()| gate)
-        })
+    /// For an unknown word.
+    pub fn gate(&self) -> Result<GateMode> {
+        let dla = self.dla.as_ref();
+        dla.map_or(Ok(GateMode::default()), |dla| dla.gate.parse())
     }
 
     /// τ of every head at the start.

@@ -153,6 +153,49 @@ fn kind_34_a_gradient_that_is_not_finite_skips_the_step_and_says_so() {
 }
 
 #[test]
+fn kind_33_and_34_a_value_that_a_step_takes_out_of_the_finite_numbers_is_told() {
+    let Some(gpu) = dla_tests::gpu::gpu() else {
+        return;
+    };
+    // What stands in the last place, the rate, and whether the step loses it.
+    for (last, rate, lost) in [
+        (1.0, 0.01, false),
+        (f32::MAX, -1e38, true),
+        (1.0, f32::INFINITY, true),
+        (1.0, f32::NAN, true),
+        (f32::INFINITY, 0.01, false),
+        (f32::NAN, 0.01, false),
+    ] {
+        let mut layers = Layers::new(gpu);
+        let mut values = numbers(1, 5000);
+        values[4999] = last;
+        let mut gradient = vec![0.0; 5000];
+        gradient[4999] = 1.0;
+        let [x, g, m, v] = [values, gradient, vec![0.0; 5000], vec![0.0; 5000]]
+            .map(|values| layers.input("array", &values));
+        let adamw = block_on(AdamW::new(gpu)).expect("an optimiser");
+        let parameter = Parameter {
+            buffers: [&x, &g, &m, &v],
+            values: 5000,
+            decays: Decays::NONE,
+        };
+        let told = |rate| {
+            let step = Step {
+                rate,
+                ..step(1, 1.0)
+            };
+            block_on(adamw.write(gpu, &step)).expect("written");
+            layers.run(block_on(adamw.prepare(gpu, &[parameter])));
+            let norm = layers.read_plain(adamw.norm());
+            assert_eq!(norm[2], 0.0, "the step is taken");
+            norm[4].to_bits() != 0
+        };
+        assert_eq!(told(rate), lost, "{last} at {rate}");
+        assert!(!told(0.01), "what is lost is told once");
+    }
+}
+
+#[test]
 fn tensors_of_other_shapes_are_refused() {
     let Some(gpu) = dla_tests::gpu::gpu() else {
         return;

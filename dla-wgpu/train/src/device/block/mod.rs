@@ -1,20 +1,31 @@
 //! One block forwards, keeping what the way back needs.
 
+mod attention;
 mod backward;
+mod gated_delta;
+mod mamba2;
+mod mixer;
+mod recurrent;
 
-use dla_core::model::ModelConfig;
-use dla_core::{Result, Schedule};
+use dla_core::Result;
+use dla_core::model::{MixerConfig, ModelConfig};
 use dla_wgpu::Gpu;
-use dla_wgpu::model::MixerSpecs;
-use dla_wgpu::nn::backward::DecayRates;
-use dla_wgpu::nn::{
-    self, Conv, DeltaArrays, DeltaOutput, Input, Linear, Mamba2Arrays, Mamba2Output, Sources,
-};
-use dla_wgpu::op::Arrays;
+use dla_wgpu::nn::{self, Conv, Input, Linear};
 
+use self::mixer::{Kept, Mixer};
 use super::layout::{BlockPlaces, MlpPlaces};
 use super::parameters::{Parameters, Which};
 use super::plan::{Shared, Work, dispatched};
+
+pub(super) use self::mixer::Mixers;
+
+/// What a block's work is prepared from.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) parameters: &'a Parameters,
+    pub(super) shared: &'a Shared,
+}
 
 /// A block with what it keeps of a forward pass.
 #[derive(Debug)]
@@ -22,17 +33,11 @@ pub(super) struct Block {
     places: BlockPlaces,
     /// The residual stream before the block, `[rows, hidden]`.
     x: wgpu::Buffer,
-    projected: wgpu::Buffer,
-    mixed: wgpu::Buffer,
-    /// The operator's arrays: outputs and trace are this block's own.
-    arrays: Arrays,
-    /// Heads as the mixer takes them.
-    heads: wgpu::Buffer,
+    kept: Kept,
+    mixer: Mixer,
     /// The residual stream after the mixer.
     after: wgpu::Buffer,
     mlp: Option<KeptMlp>,
-    /// τ learns here.
-    learns_tau: bool,
     conv_bias: bool,
     /// Rows of the mixer's own projections, without λ's.
     own_rows: usize,
@@ -52,28 +57,17 @@ impl Block {
     pub(super) async fn new(
         gpu: &Gpu,
         config: &ModelConfig,
-        shared: &Shared,
+        (shared, mixers): (&Shared, &Mixers),
         places: &BlockPlaces,
         x: wgpu::Buffer,
     ) -> Result<Self> {
-        let count = shared.rows.count()?;
+        let (count, specs) = (shared.rows.count()?, &shared.specs);
         let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
-        let bytes = &shared.operator.plan().arrays;
-        let trace = nn::buffer(gpu, "trace", (bytes.trace / 4) as usize).await?;
-        if let Some(events) = &shared.events {
-            gpu.queue()
-                .write_buffer(&trace, 0, bytemuck::cast_slice(events));
-        }
-        let arrays = Arrays {
-            o: nn::buffer(gpu, "o", (bytes.value / 4) as usize).await?,
-            trace,
-            tau: nn::uniform(gpu, "tau", shared.dims.heads.next_multiple_of(4)).await?,
-            ..shared.arrays.clone()
+        let kept = Kept {
+            projected: room("projected", specs.stride).await?,
+            mixed: room("mixed", specs.conv.channels).await?,
         };
-        let largest = vec![f32::MAX; shared.dims.heads.next_multiple_of(4)];
-        gpu.queue()
-            .write_buffer(&arrays.tau, 0, bytemuck::cast_slice(&largest));
-        let mlp = match (places.mlp, shared.specs.inner) {
+        let mlp = match (places.mlp, specs.inner) {
             (Some(places), Some(inner)) => Some(KeptMlp {
                 places,
                 opened: room("opened", 2 * inner).await?,
@@ -81,21 +75,14 @@ impl Block {
             }),
             _ => None,
         };
-        let conv_bias = match &config.mixer {
-            dla_core::model::MixerConfig::Mamba2(mixer) => mixer.conv_bias,
-            _ => false,
-        };
         Ok(Self {
             x,
-            projected: room("projected", shared.specs.stride).await?,
-            mixed: room("mixed", shared.specs.conv.channels).await?,
-            arrays,
-            heads: nn::buffer(gpu, "heads", 3 * shared.dims.heads).await?,
+            mixer: mixers.mixer(gpu, places, shared, kept.clone()).await?,
+            kept,
             after: room("x", config.hidden).await?,
             mlp,
-            learns_tau: config.operator().schedule == Schedule::Dynamic && places.tau.is_some(),
-            conv_bias,
-            own_rows: shared.specs.lambda.column.unwrap_or(shared.specs.stride),
+            conv_bias: matches!(&config.mixer, MixerConfig::Mamba2(mixer) if mixer.conv_bias),
+            own_rows: specs.lambda.column.unwrap_or(specs.stride),
             places: places.clone(),
         })
     }
@@ -106,34 +93,32 @@ impl Block {
     }
 
     /// The work of the forward pass.
-    pub(super) async fn forward(
-        &self,
-        gpu: &Gpu,
-        parameters: &Parameters,
-        shared: &Shared,
-    ) -> Result<Vec<Work>> {
-        let (rows, places) = (shared.rows, &self.places);
-        let value = |place| parameters.vector(place, Which::Value);
-        let arrays = match shared.specs.mixer {
-            MixerSpecs::Mamba2(..) => 3,
-            MixerSpecs::GatedDelta(..) => 2,
+    pub(super) async fn forward(&self, call: &Call<'_>) -> Result<Vec<Work>> {
+        let mut work = self.input(call).await?;
+        work.extend(self.mixer.forward(call).await?);
+        work.push(copied(&self.x, &self.after));
+        let bias = self.places.out_bias;
+        let out_proj = Linear {
+            weight: call.parameters.matrix(self.places.out_proj, Which::Value),
+            bias: bias.map(|place| call.parameters.vector(place, Which::Value)),
+            input: Input::Plain,
+            residual: true,
         };
-        let rates = DecayRates {
-            heads: shared.dims.heads,
-            arrays,
-        };
-        let rates = rates.prepare(gpu, value(places.heads), &self.heads).await?;
-        let mut work = dispatched(rates);
-        if let (true, Some(tau)) = (self.learns_tau, places.tau) {
-            let bytes = shared.dims.heads as u64 * 4;
-            work.push(Work::Copy(
-                value(tau).clone(),
-                self.arrays.tau.clone(),
-                bytes,
-            ));
+        let y = self.mixer.output();
+        let out_proj = out_proj.prepare(call.gpu, call.shared.rows, y, &self.after);
+        work.extend(dispatched(out_proj.await?));
+        if let Some(mlp) = &self.mlp {
+            work.extend(self.mlp_forward(call, mlp).await?);
         }
+        Ok(work)
+    }
+
+    /// Through the norm, the projections and the convolution.
+    async fn input(&self, call: &Call<'_>) -> Result<Vec<Work>> {
+        let (gpu, shared, places) = (call.gpu, call.shared, &self.places);
+        let value = |place| call.parameters.vector(place, Which::Value);
         let in_proj = Linear {
-            weight: parameters.matrix(places.in_proj, Which::Value),
+            weight: call.parameters.matrix(places.in_proj, Which::Value),
             bias: places.in_bias.map(value),
             input: Input::Normed {
                 weight: value(places.norm),
@@ -142,58 +127,34 @@ impl Block {
             },
             residual: false,
         };
-        let in_proj = in_proj.prepare(gpu, rows, &self.x, &self.projected).await?;
-        work.extend(dispatched(in_proj));
+        let Kept { projected, mixed } = &self.kept;
+        let in_proj = in_proj.prepare(gpu, shared.rows, &self.x, projected);
+        let mut work = dispatched(in_proj.await?);
         work.push(Work::Clear(shared.conv_state.clone()));
         let conv = Conv {
             spec: shared.specs.conv,
             weight: value(places.conv),
         };
-        let buffers = [&self.projected, &shared.conv_state, &self.mixed];
-        let conv = conv
-            .prepare(gpu, rows, &self.arrays.lengths, buffers)
-            .await?;
-        work.extend(dispatched(conv));
-        work.extend(self.operator_arrays(gpu, parameters, shared).await?);
-        work.push(Work::Clear(shared.cache.scalars.clone()));
-        let operator = shared.operator.bind(&self.arrays, &shared.cache).await?;
-        work.extend(dispatched(operator.dispatches().to_vec()));
-        work.extend(self.mixer_output(gpu, parameters, shared).await?);
-        work.push(copied(&self.x, &self.after));
-        let out_proj = Linear {
-            weight: parameters.matrix(places.out_proj, Which::Value),
-            bias: places.out_bias.map(value),
-            input: Input::Plain,
-            residual: true,
-        };
-        let out_proj = out_proj.prepare(gpu, rows, &shared.y, &self.after).await?;
-        work.extend(dispatched(out_proj));
-        if let Some(mlp) = &self.mlp {
-            work.extend(self.mlp_forward(gpu, parameters, shared, mlp).await?);
-        }
+        let buffers = [projected, &shared.conv_state, mixed];
+        let conv = conv.prepare(gpu, shared.rows, &shared.lengths, buffers);
+        work.extend(dispatched(conv.await?));
         Ok(work)
     }
 
-    async fn mlp_forward(
-        &self,
-        gpu: &Gpu,
-        parameters: &Parameters,
-        shared: &Shared,
-        mlp: &KeptMlp,
-    ) -> Result<Vec<Work>> {
-        let rows = shared.rows;
+    async fn mlp_forward(&self, call: &Call<'_>, mlp: &KeptMlp) -> Result<Vec<Work>> {
+        let (gpu, rows, shared) = (call.gpu, call.shared.rows, call.shared);
         let up = Linear {
-            weight: parameters.matrix(mlp.places.up, Which::Value),
+            weight: call.parameters.matrix(mlp.places.up, Which::Value),
             bias: None,
             input: Input::Normed {
-                weight: parameters.vector(mlp.places.norm, Which::Value),
+                weight: call.parameters.vector(mlp.places.norm, Which::Value),
                 epsilon: shared.specs.norm.epsilon,
                 scratch: &shared.normed,
             },
             residual: false,
         };
         let down = Linear {
-            weight: parameters.matrix(mlp.places.down, Which::Value),
+            weight: call.parameters.matrix(mlp.places.down, Which::Value),
             bias: None,
             input: Input::Gated,
             residual: true,
@@ -204,73 +165,6 @@ impl Block {
             down.prepare(gpu, rows, &mlp.opened, &mlp.after).await?,
         ));
         Ok(work)
-    }
-
-    /// What the operator takes, into the arrays that all blocks share.
-    async fn operator_arrays(
-        &self,
-        gpu: &Gpu,
-        parameters: &Parameters,
-        shared: &Shared,
-    ) -> Result<Vec<Work>> {
-        let sources = Sources {
-            mixed: &self.mixed,
-            projected: &self.projected,
-            positions: &shared.positions,
-        };
-        let read = self.places.read;
-        let read_weights = read.map(|place| parameters.vector(place, Which::Value));
-        let heads = &self.heads;
-        let dispatches = match shared.specs.mixer {
-            MixerSpecs::Mamba2(spec, _) => {
-                let arrays = Mamba2Arrays {
-                    spec,
-                    heads,
-                    read_weights,
-                };
-                arrays
-                    .prepare(gpu, shared.rows, &sources, &self.arrays)
-                    .await?
-            }
-            MixerSpecs::GatedDelta(spec, _) => {
-                let arrays = DeltaArrays {
-                    spec,
-                    heads,
-                    read_weights,
-                };
-                arrays
-                    .prepare(gpu, shared.rows, &sources, &self.arrays)
-                    .await?
-            }
-        };
-        Ok(dispatched(dispatches))
-    }
-
-    /// What the mixer makes of the operator's output, into `y`.
-    async fn mixer_output(
-        &self,
-        gpu: &Gpu,
-        parameters: &Parameters,
-        shared: &Shared,
-    ) -> Result<Vec<Work>> {
-        let weight = parameters.vector(self.places.out_norm, Which::Value);
-        let (rows, o, y) = (shared.rows, &self.arrays.o, &shared.y);
-        let dispatches = match shared.specs.mixer {
-            MixerSpecs::Mamba2(_, spec) => {
-                let output = Mamba2Output {
-                    spec,
-                    heads: &self.heads,
-                    weight,
-                };
-                let sources = [o, &self.mixed, &self.projected];
-                output.prepare(gpu, rows, sources, y).await?
-            }
-            MixerSpecs::GatedDelta(_, spec) => {
-                let output = DeltaOutput { spec, weight };
-                output.prepare(gpu, rows, [o, &self.projected], y).await?
-            }
-        };
-        Ok(dispatched(dispatches))
     }
 }
 
