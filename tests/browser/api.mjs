@@ -78,6 +78,13 @@ export const CHECKS = {
         is(spans(await pieces.states()), spans(await whole.states()), 'states');
         is(await write(pieces, { temperature: 0 }), await write(whole, { temperature: 0 }), 'ids');
     }`),
+    'kind 01: pieces on the GPU, beyond a chunk, are what the CPU makes of the whole': inside(`async () => {
+        const [whole, pieces] = [await (await load('cpu')).session(), await (await load('gpu')).session()];
+        const text = PROMPT + PROMPT;
+        await whole.feed(text);
+        for (const cut of [5, 6, 13, text.length]) await pieces.feed(text.slice(await pieces.position(), cut));
+        is(spans(await pieces.states()), spans(await whole.states()), 'states');
+    }`),
     'a book follows the states': inside(`async () => {
         const dla = await load(), session = await dla.session(), book = new Book(dla.info);
         book.take(await session.feed(PROMPT));

@@ -23,6 +23,8 @@ const OVERVIEW = 250;
 
 const query = new URLSearchParams(location.search);
 const BYTES = new TextEncoder();
+/** Leaves the page while its answer is shown. */
+const asking = $("compare-run");
 const link = new Link(({ loaded, total }) => { $("progress").value = total ? loaded / total : 0; });
 const text = new TextView($("text"));
 const cache = new CacheView($("cache"), { onPoint: id => text.point(id), onChoose: id => text.reveal(id) });
@@ -168,7 +170,7 @@ async function pick(name) {
     $("text").hidden = own;
     $("about").textContent = sample?.about ?? "";
     $("compare").hidden = !sample?.answer;
-    $("compare-body").replaceChildren($("compare-run"));
+    $("compare-body").replaceChildren(asking);
     await begin(own ? new Uint8Array() : BYTES.encode(sample.text));
     if (own) $("own-text").focus();
     else if (!query.has("still")) player.start("read");
@@ -204,15 +206,14 @@ async function change(value) {
 
 async function compare() {
     const { text: words, answer } = SAMPLES[now.sample], twin = now.models.find(({ role }) => role === "twin");
-    const button = $("compare-run");
     const sample = now.sample;
-    Object.assign(button, { disabled: true, textContent: "Reading…" });
+    Object.assign(asking, { disabled: true, textContent: "Reading…" });
     await player.pause();
     try {
         const readings = await link.call("compare", BYTES.encode(words), BYTES.encode(answer), twin && place(twin));
         if (now.sample === sample) drawComparison($("compare-body"), answer, readings, { twin: Boolean(twin), trained: now.models[0].trained });
     } finally {
-        Object.assign(button, { disabled: false, textContent: COMPARE });
+        Object.assign(asking, { disabled: false, textContent: COMPARE });
     }
 }
 
@@ -254,8 +255,8 @@ function wire() {
     on("step", () => player.step());
     on("restart", async () => { await begin(now.source); });
     on("save", save);
-    on("compare-run", compare);
-    $("compare-run").textContent = COMPARE;
+    asking.addEventListener("click", asked(compare));
+    asking.textContent = COMPARE;
     picked("load", asked(load));
     picked("own-file", asked(readOwn));
     $("own").addEventListener("submit", event => {

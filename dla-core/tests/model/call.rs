@@ -38,7 +38,10 @@ fn rows_are_rows_of_all_logits() {
 #[test]
 fn lambda_is_the_last_tokens_however_it_came() {
     let plain = [mamba2().0, gated_delta().0];
-    for (plain, schedule) in plain.into_iter().zip([Schedule::Dynamic, Schedule::Fenwick]) {
+    for (plain, schedule) in plain
+        .into_iter()
+        .zip([Schedule::Dynamic, Schedule::Fenwick])
+    {
         let operator = Config {
             schedule,
             ..Config::new(plain.backbone())
