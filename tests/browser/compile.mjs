@@ -1,5 +1,5 @@
-// Compiles WGSL in headless Chromium, whose rules are stricter than naga's: barriers in uniform control flow,
-// WebGPU's default limits.
+// Compiles WGSL in headless Chromium, whose rules are stricter than naga's: barriers in uniform control flow (kind 30 of
+// docs/faults.md), WebGPU's default limits.
 //
 //   cargo run -p dla-tests --bin wgsl | node tests/browser/compile.mjs
 //
@@ -57,7 +57,7 @@ function finish({ faults, count }) {
     for (const fault of faults) {
         console.error(fault);
     }
-    console.log(faults.length ? `${faults.length} faults` : `${count} shaders compile in ${browser}`);
+    console.log(faults.length ? `kind 30: ${faults.length} faults` : `kind 30: ${count} shaders compile in ${browser}`);
     process.exitCode = faults.length ? 1 : 0;
     server.close();
     server.closeAllConnections();
