@@ -4,8 +4,10 @@ use crate::error::{Error, Result};
 
 /// The most states a cache may hold.
 pub const MAX_CAPACITY: usize = 64;
-/// The largest key or value width of one head.
-pub const MAX_WIDTH: usize = 256;
+/// The largest key width of one head.
+pub const MAX_KEY_DIM: usize = 256;
+/// The largest value width of one head.
+pub const MAX_VALUE_DIM: usize = 512;
 
 /// The sizes of one call of the operator.
 ///
@@ -56,8 +58,8 @@ impl Dims {
             ));
         }
         for (name, size, most) in [
-            ("key_dim", self.key_dim, MAX_WIDTH),
-            ("value_dim", self.value_dim, MAX_WIDTH),
+            ("key_dim", self.key_dim, MAX_KEY_DIM),
+            ("value_dim", self.value_dim, MAX_VALUE_DIM),
             ("capacity", self.capacity, MAX_CAPACITY),
         ] {
             if size == 0 || size > most {

@@ -10,7 +10,15 @@
 
 use dla_core::{Backbone, Dims, Error, Result};
 
+pub use self::groups::{Groups, grid};
+use self::groups::{columns, slice, step_iterations};
+pub(crate) use self::sizes::bindable;
+pub use self::sizes::{ArrayBytes, DeltaBytes, WorkspaceBytes};
+use self::sizes::{arrays, bindable_arrays, workspace};
 use crate::spec::Float;
+
+mod groups;
+mod sizes;
 
 /// The most tokens that a sequential pass walks in one dispatch.
 pub const MAX_DISPATCH_TOKENS: usize = 4096;
@@ -22,6 +30,8 @@ pub const MAX_DISPATCH_BYTES: u64 = 1 << 32;
 pub const MAX_LOOP_ITERATIONS: usize = 65_535;
 /// The most tokens of a chunk: the slot map keeps one bit for each in 64.
 pub const MAX_CHUNK: usize = 64;
+/// Values of a state's widest row that the chunk passes take, a thread each; wider ones are walked token by token.
+pub const MAX_CHUNK_VALUES: usize = 256;
 /// Batch items of one call, as many as the lengths' uniform buffer holds.
 pub const MAX_BATCH: usize = 4096;
 /// Groups that keep a device busy while one token moves the states.
@@ -58,95 +68,6 @@ pub struct Segment {
     pub chunks: usize,
     /// Its tokens, none beyond the call's.
     pub tokens: usize,
-}
-
-/// The arrays that a call reads and writes, owned by the caller; bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayBytes {
-    /// `q` or `k`, `[B, T, G, Dk]`.
-    pub key: u64,
-    /// `v` or `o`, `[B, T, H, Dv]`.
-    pub value: u64,
-    /// g, β and λ by rank, `[B, T, H, 2 + K]`, f32.
-    pub control: u64,
-    /// Score (f32 bits) and event, `[B·H, T]`, two words each. An event holds the boundary in bit 0, `merge_at` + 1
-    /// in bits 8 to 15 and the live states after the step in bits 16 to 23.
-    pub trace: u64,
-    /// States by place, `[B·H, K, Dk, Dv]`, f32.
-    pub states: u64,
-    /// Count, then n, information and place of every state, `[B·H, 1 + 3 K]` words.
-    pub scalars: u64,
-}
-
-/// The operator's own buffers; bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkspaceBytes {
-    /// Running log decay, `[B·H, chunks, C]`, f32.
-    pub decay: u64,
-    /// Score of every token against every start, `[B·H, chunks, C(C−1)/2]`, f32.
-    pub scores: u64,
-    /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32; for the delta rule A, β, |k_t|², |s_t|²
-    /// and the next boundary, `[B·H, chunks, 5, C]`.
-    pub sums: u64,
-    /// The open state during the scan, `[B·H, Dk·Dv + 1]`, f32.
-    pub open: u64,
-    /// Slot map, `[B·H, chunks, C]`, 128 bits each.
-    pub slots: u64,
-    /// Entered states, `[B·H, chunks + 1, 1 + K]`, two words each.
-    pub entries: u64,
-    /// States at every chunk's entry by place, `[B·H, chunks, K, Dk, Dv]`, the element type.
-    pub versions: u64,
-    /// What is read from entered states, `[B·H, chunks, C, Dv]`, f32.
-    pub carried: u64,
-    /// What a call's one token changed in the order, `[B·H, 3 + K]` words; 0 unless two passes step it.
-    pub changes: u64,
-    /// The gated delta rule's own; all 0 for other backbones.
-    pub delta: DeltaBytes,
-}
-
-/// The buffers that only the gated delta rule needs; bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeltaBytes {
-    /// P, what keys read of the chunk's values, `[B·H, chunks, C, C]`, f32.
-    pub probes: u64,
-    /// What keys read entered states with, and what they read of the chunk, `[B·H, chunks, C, Dk + Dv]`, f32.
-    pub probe_keys: u64,
-    /// e^A k, `[B·H, chunks, Dk, C]`, f32.
-    pub erase_keys: u64,
-    /// K̃, `[B·H, chunks, C, Dk]`, f32.
-    pub write_keys: u64,
-    /// q̃, `[B·H, chunks, C, Dk]`, the element type.
-    pub read_queries: u64,
-    /// M, `[B·H, chunks, C, C]`, f32.
-    pub mixes: u64,
-}
-
-impl WorkspaceBytes {
-    pub(crate) fn each(&self) -> [(&'static str, u64); 15] {
-        let delta = &self.delta;
-        [
-            ("decay", self.decay),
-            ("scores", self.scores),
-            ("sums", self.sums),
-            ("open", self.open),
-            ("slots", self.slots),
-            ("entries", self.entries),
-            ("versions", self.versions),
-            ("carried", self.carried),
-            ("changes", self.changes),
-            ("probes", delta.probes),
-            ("probe_keys", delta.probe_keys),
-            ("erase_keys", delta.erase_keys),
-            ("write_keys", delta.write_keys),
-            ("read_queries", delta.read_queries),
-            ("mixes", delta.mixes),
-        ]
-    }
-
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.each().iter().map(|(_, bytes)| bytes).sum()
-    }
 }
 
 /// Everything that one call dispatches and allocates.
@@ -214,6 +135,15 @@ impl Plan {
             ));
         }
         let arrays = bindable_arrays(&dims, float, limits)?;
+        if dims.value_dim > MAX_CHUNK_VALUES {
+            let expected = format!("at most {MAX_CHUNK_VALUES} in chunks");
+            return Err(Error::unsupported(
+                "op",
+                "value_dim",
+                expected,
+                dims.value_dim,
+            ));
+        }
         let chunks = dims.tokens.div_ceil(chunk);
         let one = workspace(&dims, backbone, chunk, float, 1);
         let by_flop = (MAX_DISPATCH_FLOP / chunk_flop(&dims, backbone, chunk).max(1)) as usize;
@@ -242,6 +172,15 @@ impl Plan {
     /// As [`Plan::new`].
     pub fn steps(dims: Dims, backbone: Backbone, float: Float, limits: Limits) -> Result<Self> {
         let arrays = bindable_arrays(&dims, float, limits)?;
+        if columns(&dims) > 256 {
+            let expected = "at most 256, or a multiple of 4";
+            return Err(Error::unsupported(
+                "op",
+                "value_dim",
+                expected,
+                dims.value_dim,
+            ));
+        }
         let by_bytes = (MAX_DISPATCH_BYTES / (2 * arrays.states)) as usize;
         let by_loops = limits.iterations / step_iterations(&dims);
         Ok(Self {
@@ -306,98 +245,6 @@ fn segments(tokens: usize, most: usize, chunk: Option<usize>) -> Vec<Segment> {
     (0..tokens).step_by(most).map(segment).collect()
 }
 
-/// The sizes of the caller's arrays, if `dims` is in range and the device can bind them.
-fn bindable_arrays(dims: &Dims, float: Float, limits: Limits) -> Result<ArrayBytes> {
-    dims.check()?;
-    if dims.batch > MAX_BATCH {
-        return Err(Error::unsupported(
-            "op",
-            "batch",
-            format!("at most {MAX_BATCH}"),
-            dims.batch,
-        ));
-    }
-    let arrays = arrays(dims, float);
-    for (name, bytes) in [
-        ("q", arrays.key),
-        ("v", arrays.value),
-        ("control", arrays.control),
-        ("trace", arrays.trace),
-        ("states", arrays.states),
-    ] {
-        bindable(name, bytes, limits)?;
-    }
-    Ok(arrays)
-}
-
-pub(crate) fn bindable(name: &'static str, bytes: u64, limits: Limits) -> Result<()> {
-    if bytes > limits.max_binding {
-        return Err(Error::unsupported(
-            "op",
-            name,
-            format!(
-                "at most {} bytes, the device's largest binding",
-                limits.max_binding
-            ),
-            format!("{bytes} bytes"),
-        )
-        .advise("split the batch or the tokens; the state carries over"));
-    }
-    Ok(())
-}
-
-fn arrays(dims: &Dims, float: Float) -> ArrayBytes {
-    ArrayBytes {
-        key: dims.key_len() as u64 * float.bytes(),
-        value: dims.value_len() as u64 * float.bytes(),
-        control: dims.token_heads() as u64 * (dims.capacity as u64 + 2) * 4,
-        trace: dims.token_heads() as u64 * 8,
-        states: dims.states_len() as u64 * 4,
-        scalars: dims.sequences() as u64 * (1 + 3 * dims.capacity as u64) * 4,
-    }
-}
-
-fn workspace(
-    dims: &Dims,
-    backbone: Backbone,
-    chunk: usize,
-    float: Float,
-    chunks: usize,
-) -> WorkspaceBytes {
-    let sequences = dims.sequences() as u64;
-    let (c, k, d) = (chunk as u64, dims.capacity as u64, dims.state_len() as u64);
-    let cells = sequences * chunks as u64;
-    let delta = backbone == Backbone::Delta;
-    WorkspaceBytes {
-        decay: cells * c * 4,
-        scores: cells * (c * (c - 1) / 2) * 4,
-        sums: cells * if delta { 5 } else { 3 } * c * 4,
-        open: sequences * (d + 1) * 4,
-        slots: cells * c * 16,
-        entries: sequences * (chunks as u64 + 1) * (k + 1) * 8,
-        versions: cells * k * d * float.bytes(),
-        carried: cells * c * dims.value_dim as u64 * 4,
-        changes: 0,
-        delta: if delta {
-            delta_bytes(dims, float, c, cells)
-        } else {
-            DeltaBytes::default()
-        },
-    }
-}
-
-fn delta_bytes(dims: &Dims, float: Float, c: u64, cells: u64) -> DeltaBytes {
-    let (dk, dv) = (dims.key_dim as u64, dims.value_dim as u64);
-    DeltaBytes {
-        probes: cells * c * c * 4,
-        probe_keys: cells * c * (dk + dv) * 4,
-        erase_keys: cells * dk * c * 4,
-        write_keys: cells * c * dk * 4,
-        read_queries: cells * c * dk * float.bytes(),
-        mixes: cells * c * c * 4,
-    }
-}
-
 /// As many chunks as the workspace budget, the token cap and `most` allow, at least one; `one` is the workspace of
 /// one chunk.
 fn segment_chunks(one: &WorkspaceBytes, most: usize, chunk: usize, limits: Limits) -> usize {
@@ -431,83 +278,4 @@ fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
     let tall = dims.key_dim.div_ceil(64);
     let state = 3 * dims.key_dim + chunk * (1 + 3 * tall) + 40 * tall;
     scan.max(compact).max(dims.capacity.div_ceil(2) * state)
-}
-
-/// The grid of a dispatch of `groups` groups: rows of at most [`MAX_GROUPS`].
-///
-/// ```
-/// assert_eq!(dla_wgpu::plan::grid(70_000), (65_535, 2));
-/// ```
-pub fn grid(groups: usize) -> (u32, u32) {
-    let width = groups.min(MAX_GROUPS as usize);
-    let rows = groups.div_ceil(width.max(1));
-    (width as u32, rows as u32)
-}
-
-/// Groups of each pass over one segment; the twin of the constants in the pass's WGSL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Groups {
-    /// One group a chunk: chunk_decay, score, delta_wy, delta_read and score_delta.
-    pub chunk: usize,
-    /// One group a chunk and 64 columns of keys or values.
-    pub delta_probe: usize,
-    /// One group a sequence: open_state, the boundary scans, compact, step and step_decide.
-    pub sequence: usize,
-    /// One group a tile of a state.
-    pub chunk_state: usize,
-    /// One group 16 columns of a state.
-    pub chunk_state_delta: usize,
-    /// One group a slice of a state.
-    pub step_move: usize,
-    /// One group a chunk and 64 columns: readout and chunk_output.
-    pub output: usize,
-}
-
-impl Plan {
-    /// The groups of a segment's dispatches.
-    pub fn groups(&self, segment: &Segment) -> Groups {
-        let cells = self.dims.sequences() * segment.chunks;
-        Groups {
-            chunk: cells,
-            delta_probe: cells
-                * (self.dims.key_dim.div_ceil(64) + self.dims.value_dim.div_ceil(64)),
-            sequence: self.dims.sequences(),
-            chunk_state: self.dims.sequences() * state_tiles(&self.dims),
-            chunk_state_delta: self.dims.sequences() * self.dims.value_dim.div_ceil(16),
-            step_move: self.dims.sequences() * columns(&self.dims).div_ceil(self.slice),
-            output: cells * self.dims.value_dim.div_ceil(64),
-        }
-    }
-}
-
-/// Loop iterations of one thread for one token of the step passes, at most; the twin of the constants in their WGSL.
-fn step_iterations(dims: &Dims) -> usize {
-    let down = 256 / columns(dims).next_power_of_two();
-    let rows = dims.key_dim.div_ceil(down).max(8);
-    dims.capacity * (12 * rows + 32) + 256
-}
-
-/// The columns of a state: of four values, or of one where Dv is not a multiple of four.
-fn columns(dims: &Dims) -> usize {
-    match dims.value_dim % 4 {
-        0 => dims.value_dim / 4,
-        _ => dims.value_dim,
-    }
-}
-
-/// The widest slice that gives [`STEP_GROUPS`] groups, but at least 32 bytes.
-fn slice(dims: &Dims) -> usize {
-    let columns = columns(dims);
-    let narrowest = 8 * columns / dims.value_dim;
-    let mut slice = columns.next_power_of_two();
-    while slice > narrowest && dims.sequences() * columns.div_ceil(slice) < STEP_GROUPS {
-        slice /= 2;
-    }
-    slice
-}
-
-fn state_tiles(dims: &Dims) -> usize {
-    let columns = columns(dims);
-    let across = if columns <= 4 { 4 } else { 8 };
-    dims.key_dim.div_ceil(128 / across) * columns.div_ceil(across)
 }

@@ -136,3 +136,24 @@ fn kind_13_no_pass_needs_more_than_eight_storage_buffers() {
         assert!(storage <= 8, "{}: {storage} storage buffers", pass.name);
     }
 }
+
+/// Chromium's WebGPU on SwiftShader keeps what an earlier round of a loop left in a variable that is declared without a
+/// value, though the language makes it zero.
+#[test]
+fn kind_01_variables_are_declared_with_a_value() {
+    for pass in PASSES {
+        for (number, line) in pass.default_source().lines().enumerate() {
+            let declared = line.trim_start().strip_prefix("var ");
+            let inside = line.starts_with(' ');
+            let Some(declared) = declared.filter(|_| inside) else {
+                continue;
+            };
+            assert!(
+                declared.contains('='),
+                "{}, line {}: {line}",
+                pass.name,
+                number + 1
+            );
+        }
+    }
+}

@@ -13,7 +13,7 @@ fn products(sequence: u32, entry: u32, cell: u32, starts: vec4<u32>, states: u32
     let version = (((record.x >> 8u) + sequence * params.segment_chunks) * CAPACITY + (record.x & 255u)) * STATE;
     let own = final_state(starts, i);
     let gradient = (cell * CAPACITY + own) * STATE;
-    var sum: vec3<f32>;
+    var sum = vec3<f32>();
     for (var e = part; e < STATE; e += 32u) {
         let x = f32(versions[version + e]);
         sum.y += x * carried_gradient(gradient + e);

@@ -51,7 +51,7 @@ fn element(tile: Tile, r: u32) -> u32 {
 
 fn read_state(tile: Tile, place: u32) -> Part {
     let base = (tile.sequence * CAPACITY + place) * STATE;
-    var part: Part;
+    var part = Part();
     for (var r = 0u; r < ROWS; r++) {
         if (tile.row + 64u * r < KEY_DIM) {
             for (var c = 0u; c < 4u; c++) {
@@ -107,7 +107,7 @@ fn write_state(parts: ptr<function, array<Part, BATCH>>, i: u32, tile: Tile, pla
 
 // The thread's token and columns of e^{A_t} k_t' S.
 fn erased(parts: ptr<function, array<Part, BATCH>>, tile: Tile, cell: u32, valid: u32, lane: u32) -> array<vec4<f32>, BATCH> {
-    var sum: array<vec4<f32>, BATCH>;
+    var sum = array<vec4<f32>, BATCH>();
     for (var r = 0u; r < ROWS; r++) {
         workgroupBarrier();
         for (var i = 0u; i < BATCH; i++) {
@@ -128,8 +128,8 @@ fn erased(parts: ptr<function, array<Part, BATCH>>, tile: Tile, cell: u32, valid
 
 // Adds K~_t U_t of the tokens that write each state, U staged.
 fn add_written(parts: ptr<function, array<Part, BATCH>>, spans: ptr<function, array<Span, BATCH>>, tile: Tile, cell: u32, valid: u32, lane: u32) {
-    var from_token: array<u32, BATCH>;
-    var to_token: array<u32, BATCH>;
+    var from_token = array<u32, BATCH>();
+    var to_token = array<u32, BATCH>();
     var stop = 0u;
     for (var i = 0u; i < BATCH; i++) {
         from_token[i] = select((*spans)[i].first, 0u, (*spans)[i].enters);
@@ -155,7 +155,7 @@ fn enter(tile: Tile) {
     let at = entry_at(tile.sequence, 0u);
     for (var i = 0u; i < entries[at].x; i++) {
         let place = entries[at + 1u + i].x & 255u;
-        var parts: array<Part, BATCH>;
+        var parts = array<Part, BATCH>();
         parts[0] = read_state(tile, place);
         write_version(&parts, 0u, tile, place, 0u);
     }
@@ -185,8 +185,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let total = exp(decay[cell * CHUNK + CHUNK - 1u]);
         var begin = next_start(starts, 0xffffffffu);
         for (var state = 0u; begin < 128u; state += BATCH) {
-            var spans: array<Span, BATCH>;
-            var parts: array<Part, BATCH>;
+            var spans = array<Span, BATCH>();
+            var parts = array<Part, BATCH>();
             for (var i = 0u; i < BATCH; i++) {
                 spans[i] = span_of(starts, begin, entered, valid);
                 for (var source = begin; source < min(spans[i].end, entered); source++) {
@@ -197,7 +197,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 }
                 begin = spans[i].end;
             }
-            var u: array<vec4<f32>, BATCH>;
+            var u = array<vec4<f32>, BATCH>();
             if (spans[0].enters) {
                 u = erased(&parts, tile, cell, valid, lane);
             }

@@ -46,7 +46,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let cell = cell_of(sequence, chunk);
     let x = lane % 16u;
     let y = lane / 16u;
-    var sum: array<vec4<f32>, 4>;
+    var sum = array<vec4<f32>, 4>();
     for (var source = 0u; source < valid; source += TILE) {
         workgroupBarrier();
         stage_left_probes(cell, source, valid, lane);

@@ -76,7 +76,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
 
     // 1. Q K' * Gamma.
-    var dots: array<vec4<f32>, 4>;
+    var dots = array<vec4<f32>, 4>();
     for (var column = 0u; column < KEY_DIM; column += TILE) {
         workgroupBarrier();
         stage_columns(sequence, first, column, valid, lane);
@@ -94,7 +94,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
 
     // 2. M.
-    var mixed: array<vec4<f32>, 4>;
+    var mixed = array<vec4<f32>, 4>();
     for (var m = 0u; 16u * m < valid; m++) {
         workgroupBarrier();
         stage_left(&dots, m, x, y);
@@ -114,7 +114,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 
     // 3. q~.
     for (var across = 0u; across < KEY_DIM; across += 64u) {
-        var sum: array<vec4<f32>, 4>;
+        var sum = array<vec4<f32>, 4>();
         for (var m = 0u; 16u * m < valid; m++) {
             workgroupBarrier();
             stage_left(&mixed, m, x, y);

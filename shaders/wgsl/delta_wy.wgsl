@@ -53,7 +53,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
 
     // 1. K K' * Gamma as the key of t sees it before its transition: e^{A_{t-1} - A_j} k_t.k_j.
-    var gram: array<vec4<f32>, 4>;
+    var gram = array<vec4<f32>, 4>();
     for (var column = 0u; column < KEY_DIM; column += TILE) {
         workgroupBarrier();
         for (var e = lane; e < TILE * 64u; e += 256u) {
@@ -108,7 +108,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 
     // 3. K~_j = sum_{s >= j} N_sj e^{A_C - A_s} k_s.
     for (var across = 0u; across < KEY_DIM; across += 64u) {
-        var sum: array<vec4<f32>, 4>;
+        var sum = array<vec4<f32>, 4>();
         for (var source = 0u; source < valid; source += TILE) {
             workgroupBarrier();
             stage_written(sequence, chunk, source, across, valid, lane);

@@ -78,8 +78,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let column = at % TILES * 64u;
     let x = lane % 16u;
     let y = lane / 16u;
-    var written: Block;
-    var erased: Block;
+    var written = Block();
+    var erased = Block();
     for (var row = 0u; row < KEY_DIM; row += INNER) {
         workgroupBarrier();
         stage_written(cell, valid, row, column, lane);

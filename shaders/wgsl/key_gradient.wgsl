@@ -66,14 +66,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let tile = Tile(sequence, cell_of(sequence, chunk), chunk_token(chunk), chunk_valid(sequence, chunk), at % TILES * 64u);
     let x = lane % 16u;
     let y = lane / 16u;
-    var queries: Block;
+    var queries = Block();
     for (var source = 0u; source < tile.valid; source += INNER) {
         workgroupBarrier();
         stage_keys(tile, source, lane);
         workgroupBarrier();
         add_block(&queries, x, y);
     }
-    var keys: Block;
+    var keys = Block();
     for (var source = 0u; source < tile.valid; source += INNER) {
         workgroupBarrier();
         stage_queries(tile, source, lane);

@@ -68,9 +68,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let tile = Tile(sequence, cell_of(sequence, chunk), chunk_token(chunk), chunk_valid(sequence, chunk), at % TILES * 64u);
-    var queries: Block;
+    var queries = Block();
     add(&queries, tile, QUERY_SCORE, false, false, KEYS, lane);
-    var keys: Block;
+    var keys = Block();
     add(&keys, tile, QUERY_SCORE, true, false, QUERIES, lane);
     add(&keys, tile, KEY_SCORE, false, true, KEYS, lane);
     add(&keys, tile, KEY_SCORE, true, true, KEYS, lane);

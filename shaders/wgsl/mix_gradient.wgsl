@@ -54,14 +54,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let cell = cell_of(sequence, chunk);
     let x = lane % 16u;
     let y = lane / 16u;
-    var scores: Block;
+    var scores = Block();
     for (var column = 0u; column < KEY_DIM; column += INNER) {
         workgroupBarrier();
         stage_scores(sequence, first, valid, column, lane);
         workgroupBarrier();
         add_block(&scores, x, y);
     }
-    var values: Block;
+    var values = Block();
     for (var column = 0u; column < VALUE_DIM; column += INNER) {
         workgroupBarrier();
         stage_values(sequence, first, valid, column, lane);

@@ -55,14 +55,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let cell = cell_of(sequence, chunk);
     let x = lane % 16u;
     let y = lane / 16u;
-    var values: Block;
+    var values = Block();
     for (var column = 0u; column < VALUE_DIM; column += INNER) {
         workgroupBarrier();
         stage_values(sequence, first, valid, column, lane);
         workgroupBarrier();
         add_block(&values, x, y);
     }
-    var erased: Block;
+    var erased = Block();
     for (var row = 0u; row < KEY_DIM; row += INNER) {
         workgroupBarrier();
         stage_erased(cell, valid, row, lane);

@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let entered = entries[entry_at(sequence, chunk)].x;
     let valid = chunk_valid(sequence, chunk);
     for (var first = 0u; first < entered; first += 4u * FOURS) {
-        var sum: Sums;
+        var sum = Sums();
         add_outer(&sum, thread, chunk, valid, first, lane);
         for (var i = 0u; i < FOURS * 4u; i++) {
             if (thread.live && first + i < entered) {

@@ -60,7 +60,7 @@ fn add_blocks(sum: ptr<function, Blocks>, x: u32, y: u32) {
 
 // The tile's values of the queries of the thread's tokens.
 fn queries_of(sequence: u32, chunk: u32, valid: u32, row: u32, x: u32, y: u32) -> Blocks {
-    var queries: Blocks;
+    var queries = Blocks();
     for (var half = 0u; half < HALVES; half++) {
         for (var r = 0u; r < 4u; r++) {
             for (var m = 0u; m < 4u; m++) {
@@ -93,7 +93,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let x = lane % 16u;
     let y = lane / 16u;
     let queries = queries_of(sequence, chunk, valid, row, x, y);
-    var sum: Blocks;
+    var sum = Blocks();
     for (var i = 0u; i < entered; i++) {
         let record = entries[entry + 1u + i];
         let base = (((record.x >> 8u) + sequence * params.segment_chunks) * CAPACITY + (record.x & 255u)) * STATE;
@@ -105,14 +105,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 weights[lane] = read_weights[(cell * CHUNK + lane) * CAPACITY + i];
             }
         }
-        var reads: Blocks;
+        var reads = Blocks();
         for (var column = 0u; column < VALUE_DIM; column += INNER) {
             workgroupBarrier();
             stage(sequence, first, valid, base, row, column, lane);
             workgroupBarrier();
             add_blocks(&reads, x, y);
         }
-        var against: vec4<f32>;
+        var against = vec4<f32>();
         for (var r = 0u; r < 4u; r++) {
             let scale = scales[4u * y + r];
             let weight = weights[4u * y + r];

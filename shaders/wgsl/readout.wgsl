@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let cell = cell_of(sequence, chunk);
     let x = lane % 16u;
     let y = lane / 16u;
-    var sum: array<vec4<f32>, 4>;
+    var sum = array<vec4<f32>, 4>();
     for (var i = 0u; i < entered; i++) {
         let record = entries[entry + 1u + i];
         let version = ((record.x >> 8u) + sequence * params.segment_chunks) * CAPACITY + (record.x & 255u);

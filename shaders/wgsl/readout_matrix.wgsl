@@ -53,7 +53,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let token = lane / 2u;
     let half = lane % 2u * OWN;
-    var queries: array<vec4<f16>, OWN>;
+    var queries = array<vec4<f16>, OWN>();
     if (token < valid) {
         for (var d = 0u; d < OWN; d++) {
             queries[d] = query(sequence, chunk, token, half + d);
@@ -63,7 +63,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let own_row = lane / 16u;
     let own = lane % 16u;
     let own_at = own_row * (VALUE_DIM / 4u) + across / 4u + own;
-    var coming: array<vec4<f16>, KEY_DIM / 8u>;
+    var coming = array<vec4<f16>, KEY_DIM / 8u>();
     if (entered > 0u) {
         let version = version_at(sequence, entries[entry + 1u].x) + own_at;
         for (var r = 0u; r < KEY_DIM / 8u; r++) {

@@ -70,14 +70,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
 
     // 1. The Gram products of keys and of values.
-    var keys: array<vec4<f32>, 4>;
+    var keys = array<vec4<f32>, 4>();
     for (var column = 0u; column < KEY_DIM; column += TILE) {
         workgroupBarrier();
         stage(false, sequence, first, valid, column, lane);
         workgroupBarrier();
         accumulate(&keys, x, y);
     }
-    var values: array<vec4<f32>, 4>;
+    var values = array<vec4<f32>, 4>();
     for (var column = 0u; column < VALUE_DIM; column += TILE) {
         workgroupBarrier();
         stage(true, sequence, first, valid, column, lane);

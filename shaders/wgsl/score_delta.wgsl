@@ -89,9 +89,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let y = lane / 16u;
 
     // 1. The Gram matrix of the values, Z, and every token's step.
-    var gram: array<vec4<f32>, 4>;
+    var gram = array<vec4<f32>, 4>();
     value_gram(&gram, sequence, first, valid, lane);
-    var z: array<vec4<f32>, 4>;
+    var z = array<vec4<f32>, 4>();
     add_z(&z, &gram, cell, valid, lane);
     for (var r = 0u; r < 4u; r++) {
         if (x == y) {

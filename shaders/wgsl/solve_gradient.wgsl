@@ -60,7 +60,7 @@ fn factor(chunk: Chunk, which: u32, t: u32, d: u32) -> f32 {
 
 // Every token's dot with every other's: the rows are factor `down`, the columns factor `right`.
 fn gram(chunk: Chunk, down: u32, right: u32, lane: u32) -> Block {
-    var sum: Block;
+    var sum = Block();
     for (var column = 0u; column < KEY_DIM; column += INNER) {
         workgroupBarrier();
         for (var e = lane; e < INNER * 64u; e += 256u) {
@@ -116,7 +116,7 @@ fn stage_columns(block: ptr<function, Block>, part: u32, x: u32, y: u32) {
 
 // dM N'.
 fn by_scores(chunk: Chunk, lane: u32) -> Block {
-    var sum: Block;
+    var sum = Block();
     for (var source = 0u; source < chunk.valid; source += INNER) {
         workgroupBarrier();
         for (var e = lane; e < INNER * 64u; e += 256u) {
@@ -146,7 +146,7 @@ fn add_by_mixing(sum: ptr<function, Block>, chunk: Chunk, scores: ptr<function, 
 
 // Z.
 fn by_sources(chunk: Chunk, mixed: ptr<function, Block>, lane: u32) -> Block {
-    var sum: Block;
+    var sum = Block();
     for (var part = 0u; 16u * part < chunk.valid; part++) {
         workgroupBarrier();
         stage_columns(mixed, part, lane % 16u, lane / 16u);
@@ -161,7 +161,7 @@ fn by_sources(chunk: Chunk, mixed: ptr<function, Block>, lane: u32) -> Block {
 
 // H.
 fn by_solution(chunk: Chunk, sources: ptr<function, Block>, lane: u32) -> Block {
-    var sum: Block;
+    var sum = Block();
     for (var part = 0u; 16u * part < chunk.valid; part++) {
         workgroupBarrier();
         stage_rows(sources, part, false, lane % 16u, lane / 16u);

@@ -32,7 +32,7 @@ fn walk(thread: Thread, chunk: u32, valid: u32, entered: u32, first: u32, lane: 
     let cell = cell_of(thread.sequence, chunk) * CHUNK;
     let starts = slots[cell + valid - 1u];
     let total = exp(decay[cell + CHUNK - 1u]);
-    var sum: Sums;
+    var sum = Sums();
     for (var i = 0u; i < FOURS * 4u; i++) {
         if (thread.live && first + i < entered) {
             sum[i] = total * state_gradients[state_at(thread, chunk, final_state(starts, first + i))];

@@ -45,7 +45,7 @@ fn outer_record(tile: Tile) -> u32 {
 }
 
 fn gradient(tile: Tile, chunk: u32, i: u32) -> Part {
-    var part: Part;
+    var part = Part();
     for (var r = 0u; r < ROWS; r++) {
         for (var c = 0u; c < 4u; c++) {
             if (is_row(tile, r) && c < tile.width) {
@@ -57,7 +57,7 @@ fn gradient(tile: Tile, chunk: u32, i: u32) -> Part {
 }
 
 fn carried(tile: Tile, chunk: u32, i: u32) -> Part {
-    var part: Part;
+    var part = Part();
     for (var r = 0u; r < ROWS; r++) {
         for (var c = 0u; c < 4u; c++) {
             if (is_row(tile, r) && c < tile.width) {
@@ -103,7 +103,7 @@ fn carry(x: ptr<function, Part>, tile: Tile, chunk: u32, valid: u32, lane: u32) 
     stage[lane] = written;
     workgroupBarrier();
     let total = exp(decay[cell * CHUNK + CHUNK - 1u]);
-    var sum: Part;
+    var sum = Part();
     for (var r = 0u; r < ROWS; r++) {
         sum[r] = total * (*x)[r];
         if (is_row(tile, r)) {
@@ -184,7 +184,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             walk(tile, sequence, chunk, valid, entered, lane);
         }
     }
-    var zeros: Part;
+    var zeros = Part();
     for (var i = entries[entry_at(sequence, 0u)].x; i < CAPACITY; i++) {
         put(tile, 0u, i, &zeros);
     }

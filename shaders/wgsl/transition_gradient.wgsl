@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let entered = entries[entry].x;
     let x = lane % 16u;
     let y = lane / 16u;
-    var sum: Block;
+    var sum = Block();
     for (var i = 0u; i < entered; i++) {
         let record = entries[entry + 1u + i];
         let version = (((record.x >> 8u) + sequence * params.segment_chunks) * CAPACITY + (record.x & 255u)) * STATE;

@@ -60,7 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let cell = cell_of(sequence, chunk);
     let x = lane % 16u;
     let y = lane / 16u;
-    var sum: Block;
+    var sum = Block();
     for (var source = 0u; source < valid; source += INNER) {
         workgroupBarrier();
         stage_outputs(sequence, cell, first, valid, source, column, lane);
@@ -70,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (valid > 0u) {
         let starts = slots[cell * CHUNK + valid - 1u];
         let states = bits_below(starts, 128u);
-        var own: vec4<u32>;
+        var own = vec4<u32>();
         for (var r = 0u; r < 4u; r++) {
             let t = 4u * y + r;
             own[r] = select(CAPACITY, final_state(starts, 64u + t), t < valid);
@@ -78,7 +78,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var j = final_state(starts, 64u); j < states; j++) {
             let base = (cell * CAPACITY + j) * STATE;
             let holds = any(own == vec4<u32>(j));
-            var written: Block;
+            var written = Block();
             for (var row = 0u; row < KEY_DIM; row += INNER) {
                 workgroupBarrier();
                 stage_state(sequence, chunk, valid, base, row, column, lane);

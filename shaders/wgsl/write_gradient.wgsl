@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let states = bits_below(starts, 128u);
     let x = lane % 16u;
     let y = lane / 16u;
-    var keys: Block;
+    var keys = Block();
     var own = vec4<u32>(FAR);
     for (var r = 0u; r < 4u; r++) {
         let t = 4u * y + r;
@@ -73,7 +73,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var j = max(oldest, NEAR) - NEAR; j < states; j++) {
         let base = (cell * CAPACITY + j) * STATE;
         let is_met = meets(j, own.x) || meets(j, own.y) || meets(j, own.z) || meets(j, own.w);
-        var written: Block;
+        var written = Block();
         for (var column = 0u; column < VALUE_DIM; column += INNER) {
             workgroupBarrier();
             stage(sequence, first, valid, base, row, column, lane);

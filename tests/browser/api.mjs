@@ -19,6 +19,34 @@ const HELPERS = `
         return ids;
     };
     const spans = states => states.flat().map(live => live.map(({ id, start, n }) => [id, start, n]));
+    /** A file of weights with more rows of embeddings, all 0. */
+    const padded = (buffer, hidden, rows) => {
+        const length = Number(new DataView(buffer).getBigUint64(0, true)), text = new TextDecoder();
+        const header = JSON.parse(text.decode(new Uint8Array(buffer, 8, length)));
+        const [name] = Object.keys(header).filter(name => /embeddings?\\.weight$/.test(name));
+        const parts = [], names = Object.keys(header).filter(name => name !== '__metadata__');
+        let at = 0;
+        for (const own of names) {
+            const tensor = header[own], [from, to] = tensor.data_offsets;
+            let bytes = new Uint8Array(buffer, 8 + length + from, to - from);
+            if (own === name) {
+                const more = new Uint8Array(rows * hidden * 4);
+                more.set(bytes);
+                bytes = more;
+                tensor.shape = [rows, hidden];
+            }
+            tensor.data_offsets = [at, at + bytes.length];
+            at += bytes.length;
+            parts.push(bytes);
+        }
+        const head = new TextEncoder().encode(JSON.stringify(header)), pad = (8 - head.length % 8) % 8;
+        const whole = new Uint8Array(8 + head.length + pad + at).fill(32);
+        new DataView(whole.buffer).setBigUint64(0, BigInt(head.length + pad), true);
+        whole.set(head, 8);
+        let put = 8 + head.length + pad;
+        for (const bytes of parts) { whole.set(bytes, put); put += bytes.length; }
+        return whole;
+    };
     const file = async name => (await fetch(MODEL + '/' + name)).arrayBuffer();
 `;
 
@@ -26,11 +54,17 @@ const inside = run => `async () => { ${HELPERS} return (${run})(); }`;
 
 /** Each check's name and source. */
 export const CHECKS = {
-    'kind 29: a file is streamed and its progress told': inside(`async () => {
-        const seen = [];
-        await Dla.load(MODEL, { backend: 'cpu', onProgress: progress => seen.push(progress) });
-        const size = (await file('model.safetensors')).byteLength;
+    'kind 29: a file is streamed, its progress told, and lies in memory once': inside(`async () => {
+        const seen = [], size = (await file('model.safetensors')).byteLength;
+        let before, after;
+        await Dla.load(MODEL, { backend: 'cpu', onProgress: progress => {
+            seen.push(progress);
+            before ??= MEMORY.buffer.byteLength - size;
+            after = MEMORY.buffer.byteLength;
+        } });
         is(seen.at(-1), { loaded: size, total: size }, 'progress');
+        if (after - before > size * 1.2 + 2e6) throw new Error('memory grew by ' + (after - before) + ' bytes for ' + size);
+        return (after - before) + ' bytes of memory for ' + size;
     }`),
     'bytes load as a directory does': inside(`async () => {
         const config = new TextDecoder().decode(await file('config.json')), weights = await file('model.safetensors');
@@ -43,6 +77,13 @@ export const CHECKS = {
         for (const size of [1, 0, 7, 30, 100]) await pieces.feed(PROMPT.slice(await pieces.position()).slice(0, size));
         is(spans(await pieces.states()), spans(await whole.states()), 'states');
         is(await write(pieces, { temperature: 0 }), await write(whole, { temperature: 0 }), 'ids');
+    }`),
+    'kind 01: pieces on the GPU, beyond a chunk, are what the CPU makes of the whole': inside(`async () => {
+        const [whole, pieces] = [await (await load('cpu')).session(), await (await load('gpu')).session()];
+        const text = PROMPT + PROMPT;
+        await whole.feed(text);
+        for (const cut of [5, 6, 13, text.length]) await pieces.feed(text.slice(await pieces.position(), cut));
+        is(spans(await pieces.states()), spans(await whole.states()), 'states');
     }`),
     'a book follows the states': inside(`async () => {
         const dla = await load(), session = await dla.session(), book = new Book(dla.info);
@@ -57,6 +98,39 @@ export const CHECKS = {
         if (!bits.slice(1).every(value => value > 0 && value < 200)) throw new Error('bits: ' + bits);
         const again = await session.feed('A', { bits: true });
         is(Number.isFinite(again.bits[0]), true, 'the bits of a later piece');
+    }`),
+    'λ of the last token, on the CPU and the GPU': inside(`async () => {
+        const [cpu, gpu] = [await load('cpu'), await load('gpu')];
+        const { layers, heads, capacity } = cpu.info, read = [], made = [];
+        for (const dla of [cpu, gpu]) {
+            const session = await dla.session();
+            is('lambda' in await session.feed(PROMPT.slice(0, 5)), false, 'not asked for');
+            const { lambda, events } = await session.feed(PROMPT.slice(5), { lambda: true });
+            is(lambda.length, layers * heads * capacity, 'length');
+            made.push(String(events));
+            const counts = (await session.states()).flat().map(live => live.length);
+            read.push([...lambda].filter((_, i) => i % capacity < counts[Math.floor(i / capacity)]));
+            for await (const { states } of session.generate({ maxTokens: 1, lambda: true })) is(states.lambda.length, lambda.length, 'generated');
+        }
+        const [a, b] = read, apart = Math.max(...a.map((x, i) => Math.abs(x - b[i]) / (1 + x)));
+        if (![...a, ...b].every(x => x >= 0)) throw new Error('λ: ' + a);
+        // Where rounding turned a decision, later layers read other things.
+        if (made[0] !== made[1]) return 'their decisions part, λ is ' + apart + ' apart';
+        if (!(apart < 1e-3)) throw new Error('λ is ' + apart + ' apart');
+    }`),
+    'a tokenizer.json is refused, and words are not fed as bytes': inside(`async () => {
+        for (const folder of ['tokenized', 'worded']) {
+            const error = await fails('unsupported', () => Dla.load(ADDRESS + '/' + folder, { backend: 'cpu' }), folder);
+            for (const words of ['tokenizer.json', 'dla command']) is(error.message.includes(words), true, words);
+        }
+        const config = JSON.parse(new TextDecoder().decode(await file('config.json')));
+        const weights = padded(await file('model.safetensors'), config.hidden_size, config.vocab_size = 300);
+        const session = await (await Dla.load({ config, weights }, { backend: 'cpu' })).session();
+        await fails('unsupported', () => session.feed('text'), 'text');
+        await fails('input', () => session.feed(Uint32Array.of(300)), 'an id too many');
+        const bytes = await (await load()).session(), ids = new TextEncoder().encode(PROMPT);
+        is((await session.feed(Uint32Array.from(ids))).events, (await bytes.feed(PROMPT)).events, 'events of ids');
+        for await (const { id, text } of session.generate({ maxTokens: 2, temperature: 0 })) is([id < 300, text], [true, ''], 'a token');
     }`),
     'saved, restored and continued is never stopped': inside(`async () => {
         for (const backend of ['cpu', 'gpu']) {
@@ -170,6 +244,30 @@ export const CHECKS = {
         await refuse('input', { config, weights: new Uint8Array(64).fill(255) }, 'a header without an end');
         await refuse('input', { config: config.replace('"num_hidden_layers": ', '"num_hidden_layers": 1'), weights }, 'other sizes');
         await refuse('unsupported', { config: config.replace('{', '{"quantization_config": { "bits": 4 },'), weights }, 'quantised weights');
+    }`),
+    'kind 19: a device is asked for no limit that the browser does not know': inside(`async () => {
+        const session = await (await load('gpu')).session();
+        const [known, asked] = LIMITS, names = Object.keys(asked);
+        is(names.filter(name => !(name in known)), [], 'unknown limits');
+        is(names.filter(name => !name.startsWith('min') && asked[name] > known[name]), [], 'limits beyond the adapter');
+        await session.feed('x');
+        return names.length + ' limits';
+    }`),
+    'kind 23: a shader that the browser refuses is an error, not stale data': inside(`async () => {
+        const make = GPUDevice.prototype.createShaderModule;
+        let broken = 0;
+        GPUDevice.prototype.createShaderModule = function (words) {
+            const mine = words.code.includes('fn main') && words.code.includes('> ids: array<u32>');
+            broken += mine;
+            return make.call(this, mine ? { ...words, code: words.code + ' fn broken( {' } : words);
+        };
+        try {
+            await fails('device', async () => (await (await load('gpu')).session()).feed('x'), 'a broken shader');
+        } finally {
+            GPUDevice.prototype.createShaderModule = make;
+        }
+        if (!broken) throw new Error('no shader was broken');
+        await (await (await load('gpu')).session()).feed('x');
     }`),
     'kind 21: a lost device is an error, and another is opened': inside(`async () => {
         const dla = await load('gpu'), session = await dla.session();

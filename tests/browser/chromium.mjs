@@ -15,6 +15,8 @@ export class Chromium {
     #next = 1;
     #waiting = new Map();
     #pages = new Map();
+    /** Gets what the browser itself tells: a method and its parameters. */
+    onEvent;
 
     constructor(name, { webgpu = true } = {}) {
         this.profile = mkdtempSync(join(tmpdir(), 'dla-chromium-'));
@@ -31,7 +33,7 @@ export class Chromium {
     }
 
     #take({ id, result, error, method, params, sessionId }) {
-        if (id === undefined) return this.#pages.get(sessionId)?.event(method, params);
+        if (id === undefined) return sessionId ? this.#pages.get(sessionId)?.event(method, params) : this.onEvent?.(method, params);
         const { resolve, reject } = this.#waiting.get(id);
         this.#waiting.delete(id);
         if (error) reject(new Error(error.message));

@@ -29,6 +29,7 @@ fn kind_37_ten_thousand_steps_do_not_grow() -> Result<()> {
         logits: Rows::None,
         top: 3,
         traces: true,
+        lambda: true,
         replay: None,
     };
     let mut resident = Vec::new();

@@ -12,6 +12,8 @@ export type Source = string | URL | { config: string | object; weights: Uint8Arr
 export interface LoadOptions {
     /** "auto": the GPU, or the CPU where there is none. */
     backend?: Backend;
+    /** Says that no tokenizer.json lies beside the weights; otherwise it is looked for, and refused. */
+    tokenizer?: "bytes";
     /** Bytes of the weights that have come, of how many. */
     onProgress?: (progress: { loaded: number; total: number }) => void;
     signal?: AbortSignal;
@@ -55,6 +57,8 @@ export interface Piece {
     events: Uint32Array;
     /** Bits that each token was worth to the model beforehand; NaN for a sequence's first. */
     bits?: Float32Array;
+    /** λ of the last token, [layers, heads, capacity] by rank: the newest state's first; only entries of live states count. */
+    lambda?: Float32Array;
 }
 
 export interface State {
@@ -70,7 +74,7 @@ export interface State {
 
 export interface Token {
     id: number;
-    /** The text that became certain with this token; may be empty. */
+    /** The text that became certain with this token; may be empty, and is where tokens are not bytes. */
     text: string;
     states: Piece;
     /** The stop string that ended the text. */
@@ -85,6 +89,8 @@ export interface GenerateOptions {
     topP?: number;
     seed?: number;
     stop?: string | string[];
+    /** Asks for `states.lambda` of every token. */
+    lambda?: boolean;
     signal?: AbortSignal;
 }
 
@@ -100,9 +106,11 @@ export class Dla {
 
 /** A sequence of a model. Calls that overlap are refused with kind "busy". */
 export class Session {
-    feed(text: string | Uint8Array, options?: {
+    /** Text for a model of bytes, or token ids. */
+    feed(text: string | Uint8Array | Uint32Array, options?: {
         onStates?: (piece: Piece) => void;
         bits?: boolean;
+        lambda?: boolean;
         signal?: AbortSignal;
     }): Promise<Piece>;
     generate(options?: GenerateOptions): AsyncGenerator<Token, void, void>;

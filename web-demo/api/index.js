@@ -83,13 +83,32 @@ async function streamed(response, url, onProgress) {
     }
 }
 
+/** The most tokens that a model of bytes has. */
+const BYTES = 256;
+
+const ADVICE = "run it with the dla command, or load its config and weights as bytes and feed token ids";
+
+/** Refuses a directory whose tokens are not bytes: this package has no other tokenizer. */
+async function bytesOnly(config, tokenizer, signal) {
+    const vocabulary = Model.vocabularyOf(config);
+    if (vocabulary > BYTES) throw refused("unsupported", "load, tokenizer.json", `a model whose tokens are the ${BYTES} bytes`, `a vocabulary of ${vocabulary}; ${ADVICE}`);
+    if (tokenizer === undefined) return;
+    const there = await fetch(tokenizer, { method: "HEAD", signal }).catch(error => {
+        if (error.name === "AbortError") throw error;
+    });
+    // Some hosts answer with their front page what they do not have.
+    const page = there?.headers.get("content-type")?.includes("text/html");
+    if (there?.ok && !page) throw refused("unsupported", "load, tokenizer.json", "a model whose tokens are bytes, without that file", `one; ${ADVICE}`);
+}
+
 /** The texts and bytes that a source means. */
-async function read(source, { onProgress, signal }) {
+async function read(source, { tokenizer, onProgress, signal }) {
     if (typeof source === "string" || source instanceof URL) {
         const base = `${String(source).replace(/\/+$/, "")}/`;
         const folder = new URL(base, globalThis.location?.href);
         const file = name => new URL(name, folder).href;
         const config = await (await fetched(file("config.json"), signal)).text();
+        await bytesOnly(config, tokenizer === "bytes" ? undefined : file("tokenizer.json"), signal);
         const weights = file("model.safetensors");
         return [config, await streamed(await fetched(weights, signal), weights, onProgress)];
     }
@@ -128,16 +147,17 @@ export class Dla {
 
     /**
      * Loads a model: `source` is the URL of a directory with config.json and model.safetensors, or both as
-     * `{ config, weights }`. The file is streamed and lies in memory once.
+     * `{ config, weights }`. The file is streamed and lies in memory once. A directory with a tokenizer.json is refused;
+     * `tokenizer: "bytes"` says that there is none, so that nothing is asked for in vain.
      */
-    static load(source, { backend = "auto", onProgress, signal, module } = {}) {
+    static load(source, { backend = "auto", tokenizer, onProgress, signal, module } = {}) {
         return told(async () => {
             await start(module);
             const [chosen, note] = backend === "auto" ? await choice() : [backend, null];
             if (backend === "gpu" && !globalThis.navigator?.gpu) {
                 throw refused("unsupported", "load, backend", "a browser with WebGPU", "none");
             }
-            const [config, weights] = await read(source, { onProgress, signal });
+            const [config, weights] = await read(source, { tokenizer, onProgress, signal });
             return new Dla(await Model.load(config, weights, chosen), note);
         });
     }
@@ -159,7 +179,10 @@ export class Dla {
 
     /** A sequence before its first token. */
     session() {
-        return told(async () => new Session(await this.#alive().session()));
+        return told(async () => {
+            const model = this.#alive();
+            return new Session(await model.session(), model.info().vocabulary);
+        });
     }
 
     /** Gives the memory back. Sessions go on. */
@@ -179,25 +202,27 @@ const TEXT = new TextEncoder();
 /** A sequence of a model. Calls that overlap are refused with kind "busy". */
 export class Session {
     #session;
+    #vocabulary;
     #busy = false;
 
-    constructor(session) {
+    constructor(session, vocabulary) {
         this.#session = session;
+        this.#vocabulary = vocabulary;
     }
 
     /**
-     * Takes text in, a string or any bytes; resolves to what every layer and head did with it. `onStates` gets the same
-     * in pieces as they are done; `bits` asks for the bits that each token was worth to the model beforehand.
+     * Takes text in, a string or any bytes, or token ids as a Uint32Array; resolves to what every layer and head did with
+     * it. `onStates` gets the same in pieces as they are done; `bits` asks for the bits that each token was worth to the
+     * model beforehand, `lambda` for how the last token read the states.
      */
-    feed(text, { onStates, bits = false, signal } = {}) {
+    feed(text, { onStates, bits = false, lambda = false, signal } = {}) {
         return this.#alone(async session => {
-            const bytes = typeof text === "string" ? TEXT.encode(text) : text;
-            if (!(bytes instanceof Uint8Array)) throw refused("input", "feed, text", "a string or a Uint8Array", typeof text);
+            const ids = this.#ids(text);
             const pieces = [];
-            for (let at = 0; at < bytes.length || at === 0; at += PIECE) {
+            for (let at = 0; at < ids.length || at === 0; at += PIECE) {
                 if (at > 0) await turn();
                 signal?.throwIfAborted();
-                const piece = await session.feed(bytes.subarray(at, at + PIECE), bits);
+                const piece = await session.feed(ids.subarray(at, at + PIECE), bits, lambda);
                 onStates?.(piece);
                 pieces.push(piece);
             }
@@ -206,14 +231,14 @@ export class Session {
     }
 
     /** Goes on with the text: an async iterator of `{ id, text, states, stop }`. */
-    async *generate({ maxTokens = Infinity, temperature = 1, topK = 0, topP = 1, seed = 0, stop = [], signal } = {}) {
+    async *generate({ maxTokens = Infinity, temperature = 1, topK = 0, topP = 1, seed = 0, stop = [], lambda = false, signal } = {}) {
         const release = this.#hold();
         let generation;
         try {
             generation = await told(() => new Generation(temperature, topK, topP, seed, [stop].flat()));
             for (let count = 1; count <= maxTokens; count++) {
                 signal?.throwIfAborted();
-                const token = await told(() => this.#alive().next(generation));
+                const token = await told(() => this.#alive().next(generation, lambda));
                 const last = token.stop !== null || count === maxTokens;
                 if (last && token.stop === null) token.text += generation.finish();
                 yield token;
@@ -260,6 +285,15 @@ export class Session {
         this.#session = undefined;
     }
 
+    /** The ids of a text; ids are their own. */
+    #ids(text) {
+        if (text instanceof Uint32Array) return text;
+        const bytes = typeof text === "string" ? TEXT.encode(text) : text;
+        if (!(bytes instanceof Uint8Array)) throw refused("input", "feed, text", "a string, a Uint8Array or token ids as a Uint32Array", typeof text);
+        if (this.#vocabulary > BYTES) throw refused("unsupported", "feed, text", `token ids as a Uint32Array for a vocabulary of ${this.#vocabulary}`, "text; its tokenizer.json is not part of this package");
+        return Uint32Array.from(bytes);
+    }
+
     #alive() {
         if (!this.#session) throw refused("input", "session", "one that has not been freed", "a freed one");
         return this.#session;
@@ -297,7 +331,8 @@ function joined(pieces) {
     if (pieces.length === 1) return pieces[0];
     const [{ first, layers, heads }] = pieces;
     const tokens = pieces.reduce((sum, piece) => sum + piece.tokens, 0);
-    const whole = { first, tokens, layers, heads };
+    const { lambda } = pieces.at(-1);
+    const whole = { first, tokens, layers, heads, ...(lambda && { lambda }) };
     for (const name of ["ids", "scores", "events", "bits"].filter(name => name in pieces[0])) {
         const length = pieces.reduce((sum, piece) => sum + piece[name].length, 0);
         whole[name] = new pieces[0][name].constructor(length);

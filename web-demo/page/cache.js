@@ -5,6 +5,9 @@ import { colours } from "./story.js";
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const MILLISECONDS = 420;
 
+const density = ({ info, n }) => info / n;
+const share = (value, most) => `${Math.round((100 * value) / most)}%`;
+const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 const excerpt = (text) => text.replace(/\s+/g, " ").trim() || "␣";
 
 /** The slots of one head. */
@@ -31,7 +34,8 @@ export class CacheView {
         const going = moving ? merges.map(({ older, newer }) => [this.#cards.get(newer.id), older.id]) : [];
         const ghosts = going.filter(([card]) => card).map(([card, into]) => [card.cloneNode(true), card.getBoundingClientRect(), into]);
         this.#resize(Math.max(story.info.capacity, states.length));
-        const paints = colours(states), most = Math.max(...states.map(({ info, n }) => info / n), 1e-9);
+        const paints = colours(states), reads = story.reads(index);
+        const most = { density: Math.max(...states.map(density), 1e-9), lambda: Math.max(...reads.filter(Number.isFinite), 1e-9) };
         const live = new Set(states.map(({ id }) => id));
         for (const [id, card] of this.#cards) {
             if (!live.has(id)) {
@@ -42,7 +46,7 @@ export class CacheView {
         states.forEach((state, i) => {
             const card = this.#cards.get(state.id) ?? this.#card(state.id);
             if (this.#list.children[i] !== card) this.#list.insertBefore(card, this.#list.children[i]);
-            this.#fill(card, state, paints[i], most, i === states.length - 1, story);
+            this.#fill(card, state, { ...paints[i], lambda: reads[i], most, open: i === states.length - 1, story });
         });
         this.#pad(states.length);
         if (moving) this.#move(before, ghosts);
@@ -54,7 +58,7 @@ export class CacheView {
 
     #resize(slots) {
         this.#slots = slots;
-        this.#list.style.setProperty("--columns", slots > 36 ? 8 : slots > 24 ? 6 : slots > 12 ? 5 : 4);
+        this.#list.style.setProperty("--columns", slots > 36 ? 7 : slots > 12 ? 5 : 4);
         this.#list.classList.toggle("many", slots > 24);
     }
 
@@ -72,22 +76,25 @@ export class CacheView {
         const card = document.createElement("li");
         card.dataset.id = id;
         card.className = "new";
-        card.innerHTML = "<button><b></b><span></span><i></i></button>";
+        card.innerHTML = "<button><b></b><em><u>λ </u> </em><span></span><i></i><i class=read></i></button>";
         this.#cards.set(id, card);
         return card;
     }
 
-    #fill(card, state, { fill, ink }, most, open, story) {
-        const [n, words, bar] = card.firstChild.children;
-        const density = state.info / state.n;
+    #fill(card, state, { fill, ink, lambda, most, open, story }) {
+        const [n, read, words, bar, readBar] = card.firstChild.children;
         card.style.setProperty("--fill", fill);
         card.style.setProperty("--ink", ink);
         card.classList.toggle("open", open);
-        if (n.textContent !== String(state.n)) n.textContent = state.n;
+        write(n, String(state.n));
+        const known = Number.isFinite(lambda);
+        read.hidden = !known;
+        write(read.lastChild, known ? lambda.toFixed(2) : "");
         const said = excerpt(story.said(state.start, state.start + Math.min(state.n, 48)));
-        if (words.textContent !== said) words.textContent = said;
-        bar.style.width = `${Math.round((100 * density) / most)}%`;
-        card.firstChild.title = `${state.n} tokens from ${state.start} on, ${density.toFixed(3)} a token${open ? "; the open state" : ""}`;
+        write(words, said);
+        bar.style.width = share(density(state), most.density);
+        readBar.style.width = known ? share(lambda, most.lambda) : "0";
+        card.firstChild.title = `${state.n} tokens from ${state.start} on, ${density(state).toFixed(3)} a token${known ? `, read with λ ${lambda.toFixed(3)}` : ""}${open ? "; the open state" : ""}`;
         card.firstChild.setAttribute("aria-label", `${card.firstChild.title}: ${said}`);
     }
 

@@ -68,12 +68,12 @@ function variables() {
     };
 }
 
-/** A canvas sized for the screen's pixels. */
+/** A canvas sized for the screen's pixels; drawn by the CPU, so that no frame waits for a GPU that runs the model. */
 function prepared(canvas) {
     const ratio = window.devicePixelRatio || 1, { clientWidth: width, clientHeight: height } = canvas;
     const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== wide || canvas.height !== tall) Object.assign(canvas, { width: wide, height: tall });
-    const context = canvas.getContext("2d");
+    const context = canvas.getContext("2d", { willReadFrequently: true });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     return { context, width, height };

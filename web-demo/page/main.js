@@ -16,11 +16,15 @@ import { TextView } from "./text.js";
 const FOLLOWED = 40;
 /** What would not be seen between quotation marks; a piece of a character has no text. */
 const SIGNS = { "\n": "↵", "\t": "⇥", " ": "␣", "": "…" };
+/** What the comparison's button says. */
+const COMPARE = "Ask both models";
 /** Milliseconds between two looks at every head. */
 const OVERVIEW = 250;
 
 const query = new URLSearchParams(location.search);
 const BYTES = new TextEncoder();
+/** Leaves the page while its answer is shown. */
+const asking = $("compare-run");
 const link = new Link(({ loaded, total }) => { $("progress").value = total ? loaded / total : 0; });
 const text = new TextView($("text"));
 const cache = new CacheView($("cache"), { onPoint: id => text.point(id), onChoose: id => text.reveal(id) });
@@ -164,7 +168,9 @@ async function pick(name) {
     const own = name === "own", sample = SAMPLES[name];
     $("own").hidden = !own;
     $("text").hidden = own;
+    $("about").textContent = sample?.about ?? "";
     $("compare").hidden = !sample?.answer;
+    $("compare-body").replaceChildren(asking);
     await begin(own ? new Uint8Array() : BYTES.encode(sample.text));
     if (own) $("own-text").focus();
     else if (!query.has("still")) player.start("read");
@@ -200,13 +206,15 @@ async function change(value) {
 
 async function compare() {
     const { text: words, answer } = SAMPLES[now.sample], twin = now.models.find(({ role }) => role === "twin");
-    $("compare-run").disabled = true;
-    $("compare-run").textContent = "Reading…";
+    const sample = now.sample;
+    Object.assign(asking, { disabled: true, textContent: "Reading…" });
     await player.pause();
-    const bytes = BYTES.encode(words + answer), from = bytes.length - answer.length;
-    const url = twin && new URL(`models/${twin.folder}`, location.href).href;
-    const bits = await link.call("compare", bytes, from, url);
-    drawComparison($("compare-body"), answer, bits, { twin: Boolean(twin), trained: now.models[0].trained });
+    try {
+        const readings = await link.call("compare", BYTES.encode(words), BYTES.encode(answer), twin && place(twin));
+        if (now.sample === sample) drawComparison($("compare-body"), answer, readings, { twin: Boolean(twin), trained: now.models[0].trained });
+    } finally {
+        Object.assign(asking, { disabled: false, textContent: COMPARE });
+    }
 }
 
 async function save() {
@@ -247,7 +255,8 @@ function wire() {
     on("step", () => player.step());
     on("restart", async () => { await begin(now.source); });
     on("save", save);
-    on("compare-run", compare);
+    asking.addEventListener("click", asked(compare));
+    asking.textContent = COMPARE;
     picked("load", asked(load));
     picked("own-file", asked(readOwn));
     $("own").addEventListener("submit", event => {
@@ -284,10 +293,16 @@ function facts() {
     $("bytes").textContent = kibibytes < 1024 ? `${kibibytes.toFixed(0)} KiB` : `${(kibibytes / 1024).toFixed(1)} MiB`;
 }
 
+/** Where a model lies, and what its tokens are if the page's builder has looked. */
+function place({ folder, tokenizer }) {
+    return { url: new URL(`models/${folder}`, location.href).href, tokenizer };
+}
+
 async function start() {
     now.models = (await (await fetch("models/index.json")).json()).models;
-    const url = new URL(`models/${now.models[0].folder}`, location.href).href;
-    now.info = await link.call("load", url, query.get("backend") ?? "auto");
+    const [model] = now.models;
+    now.info = await link.call("load", place(model), query.get("backend") ?? "auto");
+    now.index = (model.shown?.layer ?? 0) * now.info.heads + (model.shown?.head ?? 0);
     $("loading").hidden = true;
     $("stage").hidden = false;
     facts();

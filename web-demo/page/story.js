@@ -53,6 +53,8 @@ export class Story {
         /** Tokens before it were read in an earlier visit: their scores are not known. */
         this.scoredFrom = 0;
         this.scores = new Floats();
+        /** λ of the last token, [heads, capacity] by rank; not known before a token. */
+        this.lambda = null;
         this.decoder = new TextDecoder();
     }
 
@@ -64,6 +66,7 @@ export class Story {
         for (const id of piece.ids) this.#add(id);
         if (own) this.#mark(from);
         this.scores.push(piece.scores);
+        this.lambda = piece.lambda ?? null;
         this.book.take(piece, (index, token, event) => {
             if (event.what === "opened") this.boundaries[index]++;
             else this.merges[index]++;
@@ -103,6 +106,13 @@ export class Story {
     own(token) { return this.written.some(([from, to]) => token >= from && token < to); }
 
     states(index) { return this.book.live[index]; }
+
+    /** How the last token reads each state of a head, oldest first; NaN where it is not known. */
+    reads(index) {
+        const { capacity } = this.info, count = this.states(index).length;
+        const lambda = i => this.lambda?.[index * capacity + count - 1 - i] ?? NaN;
+        return Array.from({ length: count }, (_, i) => lambda(i));
+    }
 
     /** τ of a head; undefined where the schedule has none. */
     tau(index) { return this.info.schedule === "dynamic" ? this.info.tau[index] : undefined; }

@@ -23,21 +23,26 @@ async function stopWriting() {
     await ending;
 }
 
-/** Bits of the bytes from `from` on. */
-async function answer(model, text, from) {
+/** What a model says after `text`, as many bytes as `answer` has, and the bits that each byte of `answer` costs it. */
+async function reading(model, text, answer) {
     const reader = await model.session();
     try {
-        const { bits } = await reader.feed(text, { bits: true });
-        return bits.slice(from);
+        await reader.feed(text);
+        const asked = await reader.save();
+        let said = "";
+        for await (const token of reader.generate({ maxTokens: answer.length, temperature: 0 })) said += token.text;
+        await reader.restore(asked);
+        const { bits } = await reader.feed(answer, { bits: true });
+        return { said, bits };
     } finally {
         reader.free();
     }
 }
 
 const CALLS = {
-    async load(url, backend) {
+    async load({ url, tokenizer }, backend) {
         const onProgress = progress => postMessage({ progress });
-        dla = await Dla.load(url, { backend, onProgress });
+        dla = await Dla.load(url, { backend, tokenizer, onProgress });
         return renew();
     },
 
@@ -51,12 +56,12 @@ const CALLS = {
 
     async feed(bytes) {
         await stopWriting();
-        return session.feed(bytes);
+        return session.feed(bytes, { lambda: true });
     },
 
     /** At most `count` tokens; fewer, or none, where the text ends. */
     async write(count, options) {
-        writing ??= session.generate(options);
+        writing ??= session.generate({ ...options, lambda: true });
         const tokens = [];
         while (tokens.length < count) {
             const { done, value } = await writing.next();
@@ -87,11 +92,12 @@ const CALLS = {
         return session.states();
     },
 
-    /** What each byte of `text` from `from` on costs the trained model, and its twin or itself with a single state. */
-    async compare(text, from, twinUrl) {
-        const twin = twinUrl ? await Dla.load(twinUrl, { backend: dla.info.backend }) : await dla.withSettings({ schedule: "single" });
+    /** How the trained model, and its twin or itself with a single state, answer after `text`. */
+    async compare(text, answer, place) {
+        const backend = dla.info.backend;
+        const twin = place ? await Dla.load(place.url, { backend, tokenizer: place.tokenizer }) : await dla.withSettings({ schedule: "single" });
         try {
-            return [await answer(dla, text, from), await answer(twin, text, from)];
+            return [await reading(dla, text, answer), await reading(twin, text, answer)];
         } finally {
             twin.free();
         }

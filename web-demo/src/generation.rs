@@ -11,12 +11,16 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::fault::Fault;
+use crate::model::Loaded;
 use crate::sequence::Sequence;
 
-/// The tokenizer of every model in a page: tokens are bytes.
-pub(crate) fn tokenizer() -> &'static Tokenizer {
-    static BYTES: OnceLock<Tokenizer> = OnceLock::new();
-    BYTES.get_or_init(Tokenizer::bytes)
+/// The most tokens that a model of bytes has.
+const BYTES: usize = 256;
+
+/// The tokenizer of models of bytes, the only one of a page.
+fn tokenizer() -> &'static Tokenizer {
+    static TOKENIZER: OnceLock<Tokenizer> = OnceLock::new();
+    TOKENIZER.get_or_init(Tokenizer::bytes)
 }
 
 /// How tokens are picked and where the text ends.
@@ -72,14 +76,17 @@ impl Generation {
 }
 
 impl Writing {
-    /// Picks the token after `sequence`; gives it and the text that became certain.
+    /// Picks the token after `sequence`; gives it and the text that became certain, none where tokens are not bytes.
     ///
     /// # Errors
     /// Before a sequence's first token, and for logits that cannot be drawn from.
-    pub(crate) fn pick(&mut self, sequence: &Sequence) -> Result<(u32, String)> {
+    pub(crate) fn pick(&mut self, model: &Loaded, sequence: &Sequence) -> Result<(u32, String)> {
         let logits = sequence.logits()?;
         let id = self.sampler.sample(&Candidates::Row(logits))?;
         self.sampler.accept(id);
+        if model.config.vocabulary > BYTES {
+            return Ok((id, String::new()));
+        }
         let new = || tokenizer().decoder(sequence.recent());
         let piece = self.decoder.get_or_insert_with(new).push(id);
         Ok((id, self.stop.push(&piece)))

@@ -59,6 +59,13 @@ impl Model {
         })
     }
 
+    /// How many tokens the model of a config.json has.
+    #[wasm_bindgen(js_name = vocabularyOf)]
+    pub fn vocabulary_of(config: &str) -> Result<usize, JsValue> {
+        let checkpoint = Checkpoint::from_bytes(config, Vec::new()).map_err(Fault::from)?;
+        Ok(checkpoint.config().vocabulary)
+    }
+
     /// The same weights under other settings of the memory, on the same backend; absent ones are the checkpoint's.
     /// Resolves to a `Model`.
     #[wasm_bindgen(js_name = withSettings)]

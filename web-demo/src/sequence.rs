@@ -14,6 +14,15 @@ use crate::saved;
 /// Ids before a text that its characters may depend on.
 const REACH: usize = 8;
 
+/// What a call tells beside scores and events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// How many bits each token was worth to the model beforehand.
+    pub(crate) bits: bool,
+    /// How the last token read the states.
+    pub(crate) lambda: bool,
+}
+
 /// A sequence where its model runs.
 #[derive(Debug)]
 enum Running {
@@ -78,15 +87,18 @@ impl Sequence {
         Err(error.advise("reset or restore it; if the device is lost, load the model again"))
     }
 
-    /// Takes `ids` in; tells what every layer and head did with them and, with `bits`, how many bits
-    /// each of them was worth to the model beforehand.
+    /// Takes `ids` in; tells what every layer and head did with them and what is `asked`.
     ///
     /// # Errors
     /// Those of the model's run. A device's failure leaves a sequence that must be reset or restored.
-    pub(crate) async fn feed(&mut self, model: &Loaded, ids: &[u32], bits: bool) -> Result<Object> {
+    pub(crate) async fn feed(
+        &mut self,
+        model: &Loaded,
+        ids: &[u32],
+        asked: Asked,
+    ) -> Result<Object> {
         self.check()?;
-        let rows = if bits { Rows::All } else { Rows::Last };
-        let reply = match self.run(model, ids, rows).await {
+        let reply = match self.run(model, ids, asked).await {
             Err(error) => {
                 self.broken = error.is_device();
                 return Err(error);
@@ -95,7 +107,7 @@ impl Sequence {
         };
         let piece = self.follow(model, ids, &reply)?;
         let vocabulary = model.config.vocabulary;
-        if bits {
+        if asked.bits {
             let before = self.logits.chunks_exact(vocabulary);
             let rows = before.chain(reply.logits.chunks_exact(vocabulary));
             let missing = usize::from(self.logits.is_empty());
@@ -109,6 +121,10 @@ impl Sequence {
                 .collect();
             set(&piece, "bits", Float32Array::from(&bits[..]).into());
         }
+        if asked.lambda && !ids.is_empty() {
+            let lambda = reply.lambda.concat();
+            set(&piece, "lambda", Float32Array::from(&lambda[..]).into());
+        }
         if let Some(last) = reply.logits.chunks_exact(vocabulary).last() {
             self.logits = last.to_vec();
         }
@@ -117,7 +133,8 @@ impl Sequence {
         Ok(piece)
     }
 
-    async fn run(&mut self, model: &Loaded, ids: &[u32], logits: Rows) -> Result<Reply> {
+    async fn run(&mut self, model: &Loaded, ids: &[u32], asked: Asked) -> Result<Reply> {
+        let logits = if asked.bits { Rows::All } else { Rows::Last };
         match (&model.engine, &mut self.running) {
             (Engine::Cpu(model), Running::Cpu(session)) => {
                 let call = Call {
@@ -130,12 +147,14 @@ impl Sequence {
                 let wanted = Wanted {
                     logits,
                     traces: true,
+                    lambda: asked.lambda,
                     ..Wanted::default()
                 };
                 let taken = batch.run(&[ids], &wanted).await?.pop().unwrap_or_default();
                 Ok(Reply {
                     logits: taken.logits,
                     traces: taken.traces,
+                    lambda: taken.lambda,
                 })
             }
             (Engine::Gpu(_), Running::Cpu(_)) => unreachable!("a sequence of another model"),

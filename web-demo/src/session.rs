@@ -10,10 +10,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;
 
 use crate::fault::Fault;
-use crate::generation::{Generation, tokenizer};
+use crate::generation::Generation;
 use crate::model::Loaded;
 use crate::object::object;
-use crate::sequence::Sequence;
+use crate::sequence::{Asked, Sequence};
 
 /// A sequence of a model. Calls resolve one after the other: one that comes before the last has ended is
 /// refused as busy.
@@ -74,25 +74,28 @@ impl Session {
 
 #[wasm_bindgen]
 impl Session {
-    /// Takes text in, as bytes of UTF-8 or any others. Resolves to what every layer and head did with it: an object of
-    /// `first`, `tokens`, `layers`, `heads`, `ids`, `scores`, `events` and, if asked for, `bits`.
-    pub fn feed(&self, text: &[u8], bits: bool) -> Promise {
-        let ids = tokenizer().encode_bytes(text);
-        self.call(|model, mut held| async move {
-            let ids = ids?;
-            let piece = held.get()?.feed(&model, &ids, bits).await?;
+    /// Takes token ids in. Resolves to what every layer and head did with them: an object of `first`, `tokens`,
+    /// `layers`, `heads`, `ids`, `scores`, `events` and, if asked for, `bits` and `lambda`.
+    pub fn feed(&self, ids: Vec<u32>, bits: bool, lambda: bool) -> Promise {
+        self.call(move |model, mut held| async move {
+            let asked = Asked { bits, lambda };
+            let piece = held.get()?.feed(&model, &ids, asked).await?;
             Ok(piece.into())
         })
     }
 
-    /// Picks a token and takes it in. Resolves to `id`, `text`, `states` and `stop`, the stop string that ended the
-    /// text or null.
-    pub fn next(&self, generation: &Generation) -> Promise {
+    /// Picks a token and takes it in. Resolves to `id`, `text`, `states`, with `lambda` if asked for, and `stop`, the
+    /// stop string that ended the text or null.
+    pub fn next(&self, generation: &Generation, lambda: bool) -> Promise {
         let writing = generation.0.clone();
-        self.call(|model, mut held| async move {
+        self.call(move |model, mut held| async move {
             let sequence = held.get()?;
-            let (id, text) = writing.borrow_mut().pick(sequence)?;
-            let states = sequence.feed(&model, &[id], false).await?;
+            let (id, text) = writing.borrow_mut().pick(&model, sequence)?;
+            let asked = Asked {
+                bits: false,
+                lambda,
+            };
+            let states = sequence.feed(&model, &[id], asked).await?;
             let stop = writing.borrow().stopped();
             let token = object([
                 ("id", id.into()),

@@ -1,13 +1,14 @@
 //! One block: norm, mixer and residual; with Gated DeltaNet also norm, MLP and residual.
 
 use super::attention::SoftmaxAttention;
+use super::call::Seen;
 use super::config::{MixerConfig, ModelConfig};
 use super::gated_delta::GatedDelta;
 use super::mamba2::Mamba2;
 use super::operator::Operator;
 use super::session::LayerState;
 use super::tensors::{BlockTensors, MixerTensors, MlpTensors};
-use crate::decisions::{Decisions, Trace};
+use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::silu;
 use crate::nn::{Linear, RmsNorm};
@@ -59,26 +60,26 @@ impl Block {
     }
 
     /// The residual stream `x` `[tokens, hidden]` through the block; `state` goes on to after it.
-    /// What the operator measured and decided is given back, nothing for softmax attention; it follows
+    /// What the operator tells is given back, nothing for softmax attention; it follows
     /// `replay` where that is given.
     pub(super) fn forward(
         &self,
         x: &mut [f32],
         state: &mut LayerState,
         replay: Option<&Decisions>,
-    ) -> Result<Trace> {
+    ) -> Result<Seen> {
         let normed = self.norm.forward(x);
-        let (mixed, trace) = match &self.mixer {
+        let (mixed, seen) = match &self.mixer {
             Mixer::Mamba2(mixer) => mixer.forward(&normed, state, replay)?,
             Mixer::GatedDelta(mixer) => mixer.forward(&normed, state, replay)?,
-            Mixer::Attention(mixer) => (mixer.forward(&normed, state), Trace::default()),
+            Mixer::Attention(mixer) => (mixer.forward(&normed, state), Seen::default()),
         };
         add(x, &mixed);
         if let Some(mlp) = &self.mlp {
             let change = mlp.forward(x);
             add(x, &change);
         }
-        Ok(trace)
+        Ok(seen)
     }
 }
 

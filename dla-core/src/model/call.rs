@@ -69,4 +69,16 @@ pub struct Reply {
     pub logits: Vec<f32>,
     /// What each layer measured and decided, `[1, tokens, heads]`; empty for softmax attention.
     pub traces: Vec<Trace>,
+    /// λ of the last token in each layer, `[heads, capacity]` by rank: the newest state's first, under Fenwick too. Only
+    /// the entries of live states mean anything; empty without tokens, and for softmax attention.
+    pub lambda: Vec<Vec<f32>>,
+}
+
+/// What one layer's operator tells beside its output.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// What it measured and decided.
+    pub(super) trace: Trace,
+    /// λ of the last token, as in [`Reply`].
+    pub(super) lambda: Vec<f32>,
 }

@@ -1,11 +1,12 @@
 //! The Gated DeltaNet mixer (arXiv 2412.06464), in the names of fla's checkpoints.
 
+use super::call::Seen;
 use super::config::{GatedDeltaConfig, ModelConfig};
 use super::convolved::ConvolvedProjection;
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
 use super::tensors::GatedDeltaTensors;
-use crate::decisions::{Decisions, Trace};
+use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::{sigmoid, softplus};
 use crate::nn::{Linear, RmsNorm, norm};
@@ -71,15 +72,14 @@ impl GatedDelta {
         x: &[f32],
         state: &mut LayerState,
         replay: Option<&Decisions>,
-    ) -> Result<(Vec<f32>, Trace)> {
+    ) -> Result<(Vec<f32>, Seen)> {
         let arrays = self.arrays(x, &mut state.conv);
-        let output = self.operator.forward(x, &arrays, &state.cache, replay)?;
-        state.cache = output.cache.into();
+        let (o, seen) = self.operator.forward(x, &arrays, state, replay)?;
         let y = match &self.g_proj {
-            Some(gate) => self.o_norm.norm_first(&output.o, &gate.forward(x)),
-            None => self.o_norm.forward(&output.o),
+            Some(gate) => self.o_norm.norm_first(&o, &gate.forward(x)),
+            None => self.o_norm.forward(&o),
         };
-        Ok((self.o_proj.forward(&y), output.trace))
+        Ok((self.o_proj.forward(&y), seen))
     }
 
     /// What the operator takes.

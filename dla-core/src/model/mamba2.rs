@@ -1,10 +1,11 @@
 //! The Mamba-2 mixer (arXiv 2405.21060), in the rows and names of its checkpoints.
 
+use super::call::Seen;
 use super::config::{Mamba2Config, ModelConfig};
 use super::operator::{Arrays, Operator};
 use super::session::LayerState;
 use super::tensors::Mamba2Tensors;
-use crate::decisions::{Decisions, Trace};
+use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::{silu, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm};
@@ -68,18 +69,16 @@ impl Mamba2 {
         x: &[f32],
         state: &mut LayerState,
         replay: Option<&Decisions>,
-    ) -> Result<(Vec<f32>, Trace)> {
+    ) -> Result<(Vec<f32>, Seen)> {
         let mut split = self.split(&self.in_proj.forward(x));
         let mut xbc = self.conv.forward(&split.xbc, &mut state.conv[0]);
         xbc.iter_mut().for_each(|x| *x = silu(*x));
         self.step_sizes(&mut split.dt);
         let (values, arrays) = self.arrays(&xbc, &split.dt);
-        let output = self.operator.forward(x, &arrays, &state.cache, replay)?;
-        state.cache = output.cache.into();
-        let mut y = output.o;
+        let (mut y, seen) = self.operator.forward(x, &arrays, state, replay)?;
         self.add_skip(&mut y, &values);
         let y = self.norm.gate_first(&y, &split.z);
-        Ok((self.out_proj.forward(&y), output.trace))
+        Ok((self.out_proj.forward(&y), seen))
     }
 
     /// The projection's rows: z, then x, B, C, then Δ.

@@ -101,7 +101,8 @@ impl Model {
         ModelSession::new(&self.config)
     }
 
-    /// Takes in `ids`; gives the logits asked for and what every layer decided.
+    /// Takes in `ids`; gives the logits asked for what every layer decided and how its last token
+    /// read the states.
     ///
     /// # Errors
     /// For an id beyond the vocabulary, a session of another model, decisions that no run could have
@@ -111,14 +112,16 @@ impl Model {
         call.check(&self.config)?;
         let mut x = self.embeddings.forward(ids)?;
         let mut layers = session.layers().to_vec();
-        let mut traces = Vec::with_capacity(layers.len());
+        let mut reply = Reply::default();
         for (index, (block, state)) in self.blocks.iter().zip(&mut layers).enumerate() {
-            traces.push(block.forward(&mut x, state, call.replay_of(index))?);
+            let seen = block.forward(&mut x, state, call.replay_of(index))?;
+            reply.traces.push(seen.trace);
+            reply.lambda.push(seen.lambda);
         }
         session.advance(ids.len(), layers);
         let wanted = call.logits.of(ids.len()) * self.config.hidden;
-        let logits = self.logits(&x[x.len() - wanted..]);
-        Ok(Reply { logits, traces })
+        reply.logits = self.logits(&x[x.len() - wanted..]);
+        Ok(reply)
     }
 
     /// Takes in `ids`; gives the logits after each, `[ids, vocabulary]`.

@@ -1,14 +1,17 @@
 //! The DLA operator inside a mixer: thresholds, read weights, states.
 
+use super::call::Seen;
 use super::config::ModelConfig;
+use super::session::LayerState;
 use super::tensors::DlaTensors;
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
 use crate::decisions::Decisions;
 use crate::dims::Dims;
+use crate::dla::readout::weight_index;
 use crate::dla::{chunk, recurrent};
 use crate::error::Result;
-use crate::inputs::{Inputs, Output};
+use crate::inputs::Inputs;
 use crate::nn::Linear;
 use crate::nn::activation::softplus;
 
@@ -62,14 +65,15 @@ impl Operator {
         &self.tau
     }
 
-    /// Runs the operator on the tokens of `arrays`; `x` `[tokens, hidden]` is the mixer's input.
+    /// Runs the operator on the tokens of `arrays`; `x` `[tokens, hidden]` is the mixer's input. `state` goes on to after
+    /// them; gives the output `[tokens, heads, value_dim]` and what was seen on the way.
     pub(super) fn forward(
         &self,
         x: &[f32],
         arrays: &Arrays,
-        cache: &Cache<f32>,
+        state: &mut LayerState,
         replay: Option<&Decisions>,
-    ) -> Result<Output<f32>> {
+    ) -> Result<(Vec<f32>, Seen)> {
         let tokens = arrays.g.len() / self.dims.heads;
         let dims = Dims {
             tokens,
@@ -90,10 +94,37 @@ impl Operator {
             lengths: None,
             replay,
         };
-        match tokens {
-            1 => recurrent::forward(&dims, &self.config, &inputs, Some(cache)),
-            _ => chunk::forward(&dims, &self.config, &inputs, Some(cache), CHUNK),
+        let cache = Some(&*state.cache);
+        let output = match tokens {
+            1 => recurrent::forward(&dims, &self.config, &inputs, cache),
+            _ => chunk::forward(&dims, &self.config, &inputs, cache, CHUNK),
+        }?;
+        let seen = Seen {
+            lambda: self.by_rank(&lambda, &output.cache),
+            trace: output.trace,
+        };
+        state.cache = output.cache.into();
+        Ok((output.o, seen))
+    }
+
+    /// The last token's λ of `lambda` `[tokens, heads, capacity]` by rank, `cache` as that token left it.
+    fn by_rank(&self, lambda: &[f32], cache: &Cache<f32>) -> Vec<f32> {
+        let (schedule, capacity) = (self.config.schedule, self.dims.capacity);
+        let row = self.dims.heads * capacity;
+        let mut last = lambda[lambda.len().saturating_sub(row)..].to_vec();
+        if schedule == Schedule::Fenwick {
+            for (head, by_rank) in last.chunks_exact_mut(capacity).enumerate() {
+                let by_level = by_rank.to_vec();
+                let held = &cache.n[head * capacity..][..capacity];
+                let count = held.iter().filter(|&&n| n > 0).count();
+                let position = cache.position(&self.dims, head);
+                for index in 0..count {
+                    let level = weight_index(schedule, position, count, index);
+                    by_rank[count - 1 - index] = by_level[level];
+                }
+            }
         }
+        last
     }
 }
 

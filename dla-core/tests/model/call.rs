@@ -1,9 +1,9 @@
 //! What a call is asked for: logits of some tokens, decisions given.
 
 use dla_core::model::{Call, DlaConfig, ModelConfig, Rows};
-use dla_core::{Config, Decisions, Model};
+use dla_core::{Config, Decisions, Model, Schedule};
 
-use crate::support::{ids, mamba2, random};
+use crate::support::{gated_delta, ids, mamba2, random};
 
 fn model() -> Model {
     let plain = mamba2().0;
@@ -33,6 +33,49 @@ fn rows_are_rows_of_all_logits() {
     assert_eq!(run(Rows::None).traces, all.traces);
     let none = model.run(&mut model.session(), &[], &Call::default());
     assert!(none.expect("no tokens").logits.is_empty());
+}
+
+#[test]
+fn lambda_is_the_last_tokens_however_it_came() {
+    let plain = [mamba2().0, gated_delta().0];
+    for (plain, schedule) in plain
+        .into_iter()
+        .zip([Schedule::Dynamic, Schedule::Fenwick])
+    {
+        let operator = Config {
+            schedule,
+            ..Config::new(plain.backbone())
+        };
+        let dla = Some(DlaConfig {
+            capacity: 8,
+            operator,
+        });
+        let model = random(&ModelConfig { dla, ..plain });
+        let run = |session: &mut _, ids: &[u32]| {
+            let reply = model.run(session, ids, &Call::default());
+            reply.expect("valid ids")
+        };
+        let whole = run(&mut model.session(), &ids(21));
+        let mut session = model.session();
+        let before = run(&mut session, &ids(21)[..20]);
+        let last = run(&mut session, &ids(21)[20..]);
+        assert!(run(&mut session, &[]).lambda.iter().all(Vec::is_empty));
+        let heads = model.config().dims().heads;
+        for layer in 0..model.config().layers {
+            assert_eq!(whole.lambda[layer].len(), heads * 8);
+            let counts = &last.traces[layer].count;
+            let live = |lambda: &[f32]| -> Vec<f32> {
+                let heads = lambda.chunks_exact(8).zip(counts);
+                heads
+                    .flat_map(|(row, &n)| row[..n as usize].to_vec())
+                    .collect()
+            };
+            let [whole, last] = [&whole, &last].map(|reply| live(&reply.lambda[layer]));
+            let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * (1.0 + b.abs());
+            assert!(whole.iter().zip(&last).all(near), "{whole:?} for {last:?}");
+            assert_ne!(last, live(&before.lambda[layer]), "an earlier token's");
+        }
+    }
 }
 
 #[test]

@@ -70,6 +70,7 @@ fn dispatch(args: &Args) -> Result<Report> {
         Some(Command::Bench(args::Bench::Prefill(prefill))) => {
             bench::model::prefill(prefill, &args.global)
         }
+        Some(Command::Bench(args::Bench::Train(train))) => bench::train::run(train, &args.global),
     }
 }
 

@@ -160,12 +160,14 @@ impl Runner {
                     logits: call.logits,
                     top: 0,
                     traces: true,
+                    lambda: false,
                     replay: replay.as_ref().map(|items| &items[..]),
                 };
                 let taken = one(batch, ids, &wanted)?;
                 Ok(Reply {
                     logits: taken.logits,
                     traces: taken.traces,
+                    lambda: taken.lambda,
                 })
             }
             (Self::Gpu(_), Sequence::Cpu(_)) => unreachable!("a sequence of another runner"),
@@ -190,6 +192,7 @@ impl Runner {
                 logits: Rows::None,
                 top: k,
                 traces,
+                lambda: false,
                 replay: None,
             };
             let taken = one(batch, ids, &wanted)?;
@@ -201,7 +204,7 @@ impl Runner {
                 traces: taken.traces,
             });
         }
-        let Reply { logits, traces } = self.run(sequence, ids, &Call::default())?;
+        let Reply { logits, traces, .. } = self.run(sequence, ids, &Call::default())?;
         let logits = match needs {
             Needs::All => Logits::Row(logits),
             Needs::Top(k) => Logits::Top {

@@ -39,7 +39,10 @@ pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
 }
 
 /// What trains: follows `--backend` and `--adapter`.
-fn engine(run: &Run, snapshot: Snapshot, global: &Global) -> Result<Box<dyn Engine>> {
+///
+/// # Errors
+/// When the adapter or the run is refused.
+pub fn engine(run: &Run, snapshot: Snapshot, global: &Global) -> Result<Box<dyn Engine>> {
     let (config, compute) = (run.config().clone(), run.settings().compute);
     if let backend::Engine::Gpu { gpu, or_cpu } = backend::Engine::open(global)? {
         let (gate, options) = (run.gate(), run.adamw());

@@ -28,6 +28,7 @@ fn every_help_shows_an_example() {
         &["op", "--help"],
         &["generate", "--help"],
         &["bench", "op", "--help"],
+        &["bench", "train", "--help"],
         &["segment", "--help"],
     ] {
         let run = dla(words);
@@ -65,11 +66,11 @@ fn wrong_usage_is_one_line() {
         (&["devices", "--verbose"], "see `dla devices --help`"),
         (
             &["bench"],
-            "error: a command is missing: op, decode, prefill; see `dla bench --help`",
+            "error: a command is missing: op, decode, prefill, train; see `dla bench --help`",
         ),
         (
             &["bench", "--json"],
-            "error: a command is missing: op, decode, prefill; see `dla bench --help`",
+            "error: a command is missing: op, decode, prefill, train; see `dla bench --help`",
         ),
         (
             &["opp"],

@@ -61,6 +61,30 @@ impl Folder {
     }
 }
 
+/// The steps are timed, and nothing of the run is left behind.
+#[test]
+fn steps_are_timed() {
+    let folder = Folder::new(4);
+    let config = folder.path("run.toml");
+    let words = ["bench", "train", "--backend", "cpu", "--json", "--runs"].map(Into::into);
+    let more = ["3", "--config"].map(Into::into);
+    let run = dla(words
+        .into_iter()
+        .chain(more)
+        .chain([config.into_os_string()]));
+    assert!(run.status.success(), "{}", stderr(&run));
+    let told: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+    assert_eq!(told["runs"], 3);
+    assert_eq!(told["sequences"], 2);
+    for figure in ["step_ms", "tokens_per_s", "weight_flop_per_s"] {
+        assert!(told[figure].as_f64().is_some_and(|x| x > 0.0), "{told}");
+    }
+    assert!(
+        !folder.path("out").exists(),
+        "the run's own folder is not touched"
+    );
+}
+
 #[test]
 fn a_run_is_trained_measured_and_goes_on() {
     let folder = Folder::new(4);

@@ -9,6 +9,8 @@ use crate::op::event;
 
 /// The id of an entry behind a row's end.
 const NO_ID: u32 = u32::MAX;
+/// g and β, before λ in a record of control.
+pub(super) const GATES: usize = 2;
 
 /// What is wanted of a call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +22,8 @@ pub struct Wanted<'a> {
     pub top: usize,
     /// Reads back what every layer measured and decided, 8 bytes a token and head.
     pub traces: bool,
+    /// Reads back how each sequence's last token read its states, 4·(2 + capacity) bytes a layer and head.
+    pub lambda: bool,
     /// Decisions to follow instead of the schedule's own: by sequence, then by layer, `[1, tokens, heads]`.
     pub replay: Option<&'a [&'a [Decisions]]>,
 }
@@ -33,6 +37,8 @@ pub struct Taken {
     pub top: Vec<(u32, f32)>,
     /// What each layer measured and decided, `[1, tokens, heads]`; none unless asked for.
     pub traces: Vec<Trace>,
+    /// λ of the last token in each layer, as [`Reply`](dla_core::model::Reply) has it; none unless asked for.
+    pub lambda: Vec<Vec<f32>>,
 }
 
 /// A recorded call whose answers are on their way: submit its encoder, then wait for them.
@@ -67,6 +73,8 @@ pub(super) struct Shape {
     pub(super) top: Option<TopK>,
     /// Bytes of one layer's trace; 0 where none was read.
     pub(super) trace: u64,
+    /// Words of a head's record of control: g, β, λ by rank; 0 where none was read.
+    pub(super) control: usize,
 }
 
 impl Shape {
@@ -79,12 +87,24 @@ impl Shape {
         }
     }
 
-    /// Bytes of the logits, of the largest ones, of the traces.
-    pub(super) fn bytes(&self) -> [u64; 3] {
+    /// Bytes of the logits, of the largest ones, of the traces, of the last tokens' control.
+    pub(super) fn bytes(&self) -> [u64; 4] {
         let logits = (self.rows() * self.vocabulary) as u64 * 4;
         let words = self.top.map_or(0, |top| top.row_words());
         let top = (self.lengths.len() * words) as u64 * 4;
-        [logits, top, self.trace * self.layers as u64]
+        let control = (self.lengths.len() * self.layers) as u64 * self.control_row();
+        [logits, top, self.trace * self.layers as u64, control]
+    }
+
+    /// Bytes of one token's control in one layer, `[heads]` records.
+    pub(super) fn control_row(&self) -> u64 {
+        (self.heads * self.control) as u64 * 4
+    }
+
+    /// Where the control of sequence `item` in layer `layer` lies, `[layers, batch]` rows behind everything else.
+    pub(super) fn control_at(&self, layer: usize, item: usize) -> u64 {
+        let [logits, top, traces, _] = self.bytes();
+        logits + top + traces + (layer * self.lengths.len() + item) as u64 * self.control_row()
     }
 }
 
@@ -117,7 +137,8 @@ impl Piece {
 impl Shape {
     /// Adds what the bytes of this piece hold.
     fn read(&self, bytes: &[u8], taken: &mut [Taken]) -> Result<()> {
-        let [logits, top, _] = self.bytes().map(|bytes| bytes as usize);
+        let [logits, top, ..] = self.bytes().map(|bytes| bytes as usize);
+        let all = bytes;
         let (logits, rest) = bytes.split_at(logits);
         let (top, traces) = rest.split_at(top);
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(top);
@@ -131,6 +152,9 @@ impl Shape {
             }
             if self.trace > 0 {
                 self.read_traces(item, traces, taken);
+            }
+            if self.control > 0 && self.ends[item] {
+                taken.lambda = self.read_lambda(item, all);
             }
         }
         Ok(())
@@ -163,6 +187,18 @@ impl Shape {
                 }
             }
         }
+    }
+
+    /// λ of a sequence's last token by layer.
+    fn read_lambda(&self, item: usize, bytes: &[u8]) -> Vec<Vec<f32>> {
+        let layer = |layer| {
+            let at = self.control_at(layer, item) as usize;
+            let row = &bytes[at..at + self.control_row() as usize];
+            let records = row.chunks_exact(self.control * 4);
+            let lambda = records.flat_map(|record| &record[GATES * 4..]);
+            bytemuck::pod_collect_to_vec(&lambda.copied().collect::<Vec<u8>>())
+        };
+        (0..self.layers).map(layer).collect()
     }
 }
 

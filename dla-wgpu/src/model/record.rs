@@ -6,7 +6,7 @@ use dla_core::nn::embedding::check_ids;
 use dla_core::{Decisions, Dims, Error, Result, Schedule};
 
 use super::batch::Batch;
-use super::call::{Piece, Shape, Wanted};
+use super::call::{GATES, Piece, Shape, Wanted};
 use super::tile::{Head, TILES, Tile};
 use crate::nn;
 use crate::op::event;
@@ -198,8 +198,9 @@ impl Batch {
         let upload = self.upload(cut, call);
         let tile = self.prepared(cut, call.wanted);
         self.bring(encoder, tile, &upload);
-        dispatch::record(&tile.body, encoder);
         let shape = self.shape(cut, call.wanted, tile);
+        let readback = self.room(&shape);
+        self.record_body(encoder, tile, &shape, readback.as_ref());
         let ends = cut.ends.contains(&true);
         let last = shape.logits == Rows::Last || shape.top.is_some();
         if last && ends {
@@ -219,8 +220,41 @@ impl Batch {
         };
         let logits = head.map(|head: &Head| &head.logits);
         let sources = [logits, top.map(|top| &top.best), Some(&tile.traces)];
-        let readback = self.bring_back(encoder, &shape, sources);
+        if let Some(readback) = &readback {
+            bring_back(encoder, &shape, sources, readback);
+        }
         Piece { shape, readback }
+    }
+
+    /// Room for what a piece reads back, if it reads anything.
+    fn room(&self, shape: &Shape) -> Option<Readback> {
+        let total = shape.bytes().iter().sum();
+        (total > 0).then(|| Readback::unscoped(self.model.gpu(), total))
+    }
+
+    /// Records the blocks. Where λ is wanted, the last tokens' is copied from between them: they share its buffer.
+    fn record_body(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        tile: &Tile,
+        shape: &Shape,
+        readback: Option<&Readback>,
+    ) {
+        let Some(readback) = readback.filter(|_| shape.control > 0) else {
+            return dispatch::record(&tile.body, encoder);
+        };
+        let (mut first, row) = (0, shape.control_row());
+        for (layer, &end) in tile.blocks.iter().enumerate() {
+            dispatch::record(&tile.body[first..end], encoder);
+            first = end;
+            for (item, &length) in shape.lengths.iter().enumerate() {
+                if shape.ends[item] {
+                    let from = (item * shape.tokens + length - 1) as u64 * row;
+                    let at = shape.control_at(layer, item);
+                    readback.copy_range(encoder, (&tile.control, from), at, row);
+                }
+            }
+        }
     }
 
     /// What a piece reads back.
@@ -243,6 +277,10 @@ impl Batch {
                 best: wanted.top,
             }),
             trace: if wanted.traces { tile.trace_stride } else { 0 },
+            control: match wanted.lambda && ends {
+                true => GATES + config.dims().capacity,
+                false => 0,
+            },
         }
     }
 
@@ -384,27 +422,20 @@ impl Batch {
             }
         }
     }
+}
 
-    /// Records the copies of what a piece reads back, into one buffer.
-    fn bring_back(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        shape: &Shape,
-        sources: [Option<&wgpu::Buffer>; 3],
-    ) -> Option<Readback> {
-        let sizes = shape.bytes();
-        let total = sizes.iter().sum();
-        if total == 0 {
-            return None;
+/// Records the copies of logits, largest logits and traces to the front of what a piece reads back.
+fn bring_back(
+    encoder: &mut wgpu::CommandEncoder,
+    shape: &Shape,
+    sources: [Option<&wgpu::Buffer>; 3],
+    readback: &Readback,
+) {
+    let mut at = 0;
+    for (source, size) in sources.into_iter().zip(shape.bytes()) {
+        if let Some(source) = source {
+            readback.copy_range(encoder, (source, 0), at, size);
         }
-        let readback = Readback::unscoped(self.model.gpu(), total);
-        let mut at = 0;
-        for (source, size) in sources.into_iter().zip(sizes) {
-            if let Some(source) = source {
-                readback.copy_range(encoder, (source, 0), at, size);
-            }
-            at += size;
-        }
-        Some(readback)
+        at += size;
     }
 }

@@ -31,8 +31,12 @@ pub(super) struct Tile {
     pub(super) traces: wgpu::Buffer,
     /// Bytes from one layer's trace to the next one's.
     pub(super) trace_stride: u64,
+    /// g, β and λ of the block that was recorded last, `[batch, tokens, heads, 2 + capacity]`.
+    pub(super) control: wgpu::Buffer,
     /// From the ids to the residual stream after the last block.
     pub(super) body: Vec<Dispatch>,
+    /// How many dispatches of the body lead through each block.
+    pub(super) blocks: Vec<usize>,
     /// The last token of each sequence to its logits.
     pub(super) last: Head,
     /// Every token to its logits; made when first asked for.
@@ -98,8 +102,9 @@ impl Tile {
         };
         let lengths = rooms.arrays.lengths.clone();
         let mut body = table.prepare(gpu, rows, &lengths, &ids, &rooms.x).await?;
-        let blocks = model.weights().blocks.iter().zip(sequences.layers());
-        for (index, (weights, memory)) in blocks.enumerate() {
+        let mut blocks = Vec::with_capacity(config.layers);
+        let memories = model.weights().blocks.iter().zip(sequences.layers());
+        for (index, (weights, memory)) in memories.enumerate() {
             let arrays = Arrays {
                 tau: weights.tau.clone(),
                 trace_offset: index as u64 * trace_stride,
@@ -115,6 +120,7 @@ impl Tile {
                 operator: &bound,
             };
             body.extend(call.prepare(weights, memory).await?);
+            blocks.push(body.len());
         }
         let last = match rows.tokens {
             1 => rooms.x.clone(),
@@ -129,7 +135,9 @@ impl Tile {
             x: rooms.x,
             traces: rooms.arrays.trace,
             trace_stride,
+            control: rooms.arrays.control,
             body,
+            blocks,
             last: Head::new(model, each, last).await?,
             all: None,
             top: HashMap::new(),

@@ -3,13 +3,14 @@
 use dla_core::{Config, Dims, MergeCost};
 
 use crate::Gpu;
-use crate::plan::{Limits, MAX_LOOP_ITERATIONS};
+use crate::plan::{Limits, MAX_CHUNK_VALUES, MAX_LOOP_ITERATIONS};
 use crate::spec::Float;
 
 /// How tokens are taken through the states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path {
-    /// One by one where there is only one, or where merge costs need the matrices (ward); else in chunks.
+    /// One by one where there is only one, where merge costs need the matrices (ward) or where values are wider than
+    /// [`MAX_CHUNK_VALUES`]; else in chunks.
     #[default]
     Auto,
     /// In chunks: matrix products.
@@ -24,7 +25,9 @@ impl Path {
         let weighs = weighs_matrices(config, decider);
         match self {
             Self::Chunks => Walk::Chunks,
-            Self::Auto if dims.tokens != 1 && !weighs => Walk::Chunks,
+            Self::Auto if dims.tokens != 1 && !weighs && dims.value_dim <= MAX_CHUNK_VALUES => {
+                Walk::Chunks
+            }
             _ if dims.tokens == 1 && !weighs => Walk::Step,
             _ => Walk::Steps,
         }

@@ -4,7 +4,7 @@
 // M of tokens y + 16 r against source + x.
 fn mix(sequence: u32, chunk: u32, source: u32, valid: u32, lane: u32) -> vec4<f32> {
     let s = source + lane % 16u;
-    var mix: vec4<f32>;
+    var mix = vec4<f32>();
     for (var r = 0u; r < 4u; r++) {
         let t = lane / 16u + 16u * r;
         if (t < valid && s <= t) {

@@ -87,7 +87,7 @@ fn add_place(sum: ptr<function, Rows>, grid: Grid, own: Thread, p: u32, row: u32
 
 // Rows of state i after its decay, with what it absorbed.
 fn gather(grid: Grid, own: Thread, i: u32, row: u32, made: Change) -> Rows {
-    var sum: Rows;
+    var sum = Rows();
     if (own.live) {
         add_place(&sum, grid, own, place[i], row);
         if (i + 1u == made.merged) {

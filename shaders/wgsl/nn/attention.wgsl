@@ -26,7 +26,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let length = length_of(item);
     let i = index / 16u;
     let j = index % 16u;
-    var sums: array<vec4<f32>, PIECES>;
+    var sums = array<vec4<f32>, PIECES>();
     if (index < TILE) {
         top[index] = LOWEST;
         total[index] = 0.0;

@@ -12,7 +12,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let queries = at % tiles * TILE;
     let i = index / 16u;
     let j = index % 16u;
-    var sums: array<vec4<f32>, PIECES>;
+    var sums = array<vec4<f32>, PIECES>();
     for (var keys = 0u; keys <= queries; keys += TILE) {
         let share = shares(item, head, queries, keys, index);
         var d = vec4<f32>();

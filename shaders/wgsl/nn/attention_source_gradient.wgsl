@@ -24,8 +24,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let keys = at % tiles * TILE;
     let i = index / 16u;
     let j = index % 16u;
-    var key_sums: array<vec4<f32>, PIECES>;
-    var value_sums: array<vec4<f32>, PIECES>;
+    var key_sums = array<vec4<f32>, PIECES>();
+    var value_sums = array<vec4<f32>, PIECES>();
     for (var queries = keys; queries < layer.tokens; queries += TILE) {
         let share = shares(item, head, queries, keys, index);
         write_pairs(index, share);

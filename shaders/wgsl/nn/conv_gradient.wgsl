@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let here = channel < CHANNELS;
     let first = channel * (TAPS + 1u);
     let end = min((slice + 1u) * SPAN, layer.rows);
-    var sums: array<f32, TAPS + 1u>;
+    var sums = array<f32, TAPS + 1u>();
     for (var row = slice * SPAN + index / 32u; here && row < end; row += 8u) {
         let t = row % layer.tokens;
         let length = length_of(row / layer.tokens);

@@ -11,17 +11,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (row >= layer.rows) {
         return;
     }
-    var value = 0.0;
-    if (lane < VALUE_DIM) {
-        value = f32(o[at * VALUE_DIM + lane]);
+    var square = 0.0;
+    for (var e = lane; e < VALUE_DIM; e += 256u) {
+        let value = f32(o[at * VALUE_DIM + e]);
+        square += value * value;
     }
-    let scale = 1.0 / sqrt(group_sum(lane, value * value) / f32(VALUE_DIM) + EPSILON);
-    if (lane >= VALUE_DIM) {
-        return;
+    let scale = 1.0 / sqrt(group_sum(lane, square) / f32(VALUE_DIM) + EPSILON);
+    for (var e = lane; e < VALUE_DIM; e += 256u) {
+        var value = f32(o[at * VALUE_DIM + e]) * scale * weight[e];
+        if (GATED) {
+            value *= silu(projected[row * STRIDE + GATE + at % HEADS * VALUE_DIM + e]);
+        }
+        y[at * VALUE_DIM + e] = value;
     }
-    value *= scale * weight[lane];
-    if (GATED) {
-        value *= silu(projected[row * STRIDE + GATE + at % HEADS * VALUE_DIM + lane]);
-    }
-    y[at * VALUE_DIM + lane] = value;
 }

@@ -6,6 +6,10 @@
 @group(0) @binding(5) var<storage, read_write> d_projected: array<f32>;     // [rows, STRIDE], the gate's columns are written
 @group(0) @binding(6) var<storage, read_write> terms: array<f32>;           // [rows, H, Dv] a head's share of the weight's gradient
 
+fn gate_column(row: u32, head: u32, e: u32) -> u32 {
+    return row * STRIDE + GATE + head % HEADS * VALUE_DIM + e;
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let head = group_index(group);
@@ -13,27 +17,30 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (row >= layer.rows) {
         return;
     }
-    let here = lane < VALUE_DIM;
-    let e = min(lane, VALUE_DIM - 1u);
-    let at = head * VALUE_DIM + e;
-    let column = row * STRIDE + GATE + head % HEADS * VALUE_DIM + e;
-    let value = select(0.0, f32(o[at]), here);
-    let d_y = d[at];
-    var gate = 1.0;
-    var slope = 0.0;
-    if (GATED) {
-        gate = silu(projected[column]);
-        slope = silu_slope(projected[column]);
+    var square = 0.0;
+    var along = 0.0;
+    for (var e = lane; e < VALUE_DIM; e += 256u) {
+        let at = head * VALUE_DIM + e;
+        var d_weighted = d[at] * weight[e];
+        if (GATED) {
+            d_weighted *= silu(projected[gate_column(row, head, e)]);
+        }
+        let value = f32(o[at]);
+        square += value * value;
+        along += d_weighted * value;
     }
-    let d_weighted = d_y * gate * weight[e];
-    let scale = 1.0 / sqrt(group_sum(lane, value * value) / f32(VALUE_DIM) + EPSILON);
-    let pull = group_sum(lane, d_weighted * value) * scale * scale / f32(VALUE_DIM);
-    if (!here) {
-        return;
+    let scale = 1.0 / sqrt(group_sum(lane, square) / f32(VALUE_DIM) + EPSILON);
+    let pull = group_sum(lane, along) * scale * scale / f32(VALUE_DIM);
+    for (var e = lane; e < VALUE_DIM; e += 256u) {
+        let at = head * VALUE_DIM + e;
+        let value = f32(o[at]);
+        var d_normed = d[at];
+        if (GATED) {
+            let column = gate_column(row, head, e);
+            d_projected[column] = d[at] * value * scale * weight[e] * silu_slope(projected[column]);
+            d_normed *= silu(projected[column]);
+        }
+        terms[at] = d_normed * value * scale;
+        d[at] = scale * (d_normed * weight[e] - value * pull);
     }
-    terms[at] = d_y * gate * value * scale;
-    if (GATED) {
-        d_projected[column] = d_y * value * scale * weight[e] * slope;
-    }
-    d[at] = scale * (d_weighted - value * pull);
 }

@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let c = first_input / 4u + index % LINE;
     let i = index % 16u;
     let j = index / 16u;
-    var sum: array<vec4<f32>, 4u * HALVES * HALVES>;
+    var sum = array<vec4<f32>, 4u * HALVES * HALVES>();
     var a = staged_outputs(row, output);
     var b = staged_weights(line, c);
     for (var first = 0u; first < layer.count; first += STEP) {

@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let staged = index % STEP;
     let i = index % 16u * 4u;
     let j = index / 16u * 4u;
-    var sum: array<vec4<f32>, 4>;
+    var sum = array<vec4<f32>, 4>();
     var a = staged_input(first_row + line, staged);
     var b = staged_weights(first_output + line, staged);
     for (var c = 0u; c < FOURS; c += STEP) {

@@ -53,7 +53,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let staged = index % LINE;
     let i = index % 16u;
     let j = index / 16u;
-    var sum: array<vec4<f32>, 4u * HALVES * HALVES>;
+    var sum = array<vec4<f32>, 4u * HALVES * HALVES>();
     var a = staged_outputs(first_row + line, end, first_output + 4u * staged);
     var b = staged_inputs(first_row + line, end, first_c + staged);
     for (var row = first_row; row < end; row += STEP) {

@@ -57,11 +57,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let lane = index % 32u;
     let team = index / 32u;
-    var sum: array<f32, VALUES>;
-    var square: array<f32, ROWS>;
+    var sum = array<f32, VALUES>();
+    var square = array<f32, ROWS>();
     for (var start = lane; start < FOURS; start += 32u * AHEAD) {
         // 1. Weights first: memory is far.
-        var w: array<vec4<f32>, AHEAD * EACH>;
+        var w = array<vec4<f32>, AHEAD * EACH>();
         for (var i = 0u; i < AHEAD * EACH; i++) {
             let output = min(first + team * EACH + i % EACH, layer.count - 1u);
             w[i] = weights(layer.skip + output, min(start + i / EACH * 32u, FOURS - 1u));

@@ -1,8 +1,9 @@
-//! Prints the WGSL that browsers get, every pass under every setting, as a JSON list of `name` and `text`.
+//! Prints the WGSL that browsers get, every pass under every setting, as a JSON list of `name`, `text` and whether a
+//! `pipeline` is to be made of it too: that takes a browser's software adapter seconds, so one of each pass has to do.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use dla_tests::kernels::{Kernels, Source, gradient_sources};
+use dla_tests::kernels::{Kernels, gradient_sources};
 use dla_tests::layer_sources;
 use dla_wgpu::Float;
 use serde_json::json;
@@ -14,29 +15,13 @@ fn main() {
         .flat_map(Kernels::sources)
         .chain(layer_sources::sources())
         .filter(|source| source.kernels.portable())
-        .chain(few_of_each(gradient_sources(Float::F32)))
+        .chain(gradient_sources(Float::F32))
         .filter(|source| seen.insert(source.text.clone()))
-        .map(|source| json!({ "name": source.name, "text": source.text }))
         .collect();
-    println!("{}", serde_json::Value::from(sources));
-}
-
-/// Settings under which a browser compiles each of the backward passes; naga translates them under all.
-const FEW: usize = 3;
-
-/// The first, the last and one in between of every pass's sources.
-fn few_of_each(sources: Vec<Source>) -> impl Iterator<Item = Source> {
-    let mut all = HashMap::<_, usize>::new();
-    for source in &sources {
-        *all.entry(source.pass.source("")).or_default() += 1;
-    }
-    let mut seen = HashMap::<_, usize>::new();
-    sources.into_iter().filter(move |source| {
-        let pass = source.pass.source("");
-        let last = all[&pass] - 1;
-        let at = seen.entry(pass).or_default();
-        let taken = (0..FEW).any(|i| *at == i * last / (FEW - 1));
-        *at += 1;
-        taken
-    })
+    let mut passes = HashSet::new();
+    let sources = sources.iter().map(|source| {
+        let first = passes.insert(source.pass.source(""));
+        json!({ "name": source.name, "text": source.text, "pipeline": first })
+    });
+    println!("{}", sources.collect::<serde_json::Value>());
 }

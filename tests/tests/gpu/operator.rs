@@ -1,7 +1,7 @@
 //! The case table on the device, against the reference in double precision.
 
 use dla_core::dla::recurrent;
-use dla_core::{Decisions, MergeCost, Output, Schedule};
+use dla_core::{Backbone, Config, Decisions, MergeCost, Output, Schedule};
 use dla_tests::cases::{Arrays, Case, cases, dims};
 use dla_tests::gpu::{checked_gpu, gpu};
 use dla_tests::pieces::in_pieces;
@@ -124,6 +124,29 @@ fn every_case_equals_the_reference_token_by_token() {
 fn every_case_equals_the_reference_token_by_token_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
     check_steps(gpu);
+}
+
+/// Values wider than the chunk passes take are walked token by token; what no pass takes is refused.
+#[test]
+fn wide_values_are_walked_token_by_token() {
+    let Some(gpu) = gpu() else { return };
+    let options = op::Options::default();
+    for backbone in [Backbone::Plain, Backbone::Decay, Backbone::Delta] {
+        let mut case = Case::new("wide values", dims([2, 37, 2, 1, 9, 512, 3]));
+        case.config = Config::new(backbone);
+        check(gpu, &case, &options);
+        check_pieces(gpu, &case, &[20, 1, 16], &options);
+    }
+    for (width, path) in [(512, Path::Chunks), (301, Path::Auto)] {
+        let refused = Case::new("refused", dims([1, 4, 1, 1, 9, width, 3]));
+        let options = op::Options { path, ..options };
+        let arrays = refused.arrays();
+        let inputs = arrays.inputs(None);
+        let run = op::run(gpu, &refused.dims, &refused.config, &inputs, None, &options);
+        let error = run.expect_err("refused");
+        assert!(error.is_unsupported(), "{error}");
+        assert!(error.to_string().contains("value_dim"), "{error}");
+    }
 }
 
 /// Chunks, then single tokens around the middle, then chunks again.

@@ -64,7 +64,11 @@ fn mamba2_output(gpu: &Gpu, dims: Dims, norm_groups: usize) {
 #[test]
 fn delta_output_equals_the_mixer() {
     for gpu in gpus() {
-        for sizes in [[1, 3, 4, 2, 12, 9, 1], [1, 9, 2, 1, 3, 256, 1]] {
+        for sizes in [
+            [1, 3, 4, 2, 12, 9, 1],
+            [1, 9, 2, 1, 3, 256, 1],
+            [1, 4, 2, 1, 3, 300, 1],
+        ] {
             for gate in [Some(2), None] {
                 delta_output(gpu, dims(sizes), gate);
             }

@@ -11,8 +11,12 @@ use crate::{Result, stand_in};
 const MODEL: &str = "dla-tiny";
 /// The same model trained with a single state, to be shown beside it.
 const TWIN: &str = "dla-tiny-single";
+/// The layer and head of the shipped model whose states are easiest to follow.
+const SHOWN: (usize, usize) = (1, 1);
 /// The files of a model directory.
 const FILES: [&str; 2] = ["config.json", "model.safetensors"];
+/// What a model directory has whose tokens are not bytes.
+const TOKENIZER: &str = "tokenizer.json";
 
 /// Builds `web-demo/dist`.
 ///
@@ -33,16 +37,21 @@ pub(crate) fn build(web_demo: &Path, pkg: &Path, dist: &Path) -> Result<()> {
         let present = present.filter(|(name, _)| shipped.join(name).join(FILES[0]).exists());
         let mut list = Vec::new();
         for (name, role) in present {
+            if shipped.join(name).join(TOKENIZER).exists() {
+                return Err(format!("{name}: {TOKENIZER}: a page reads bytes only").into());
+            }
             fs::create_dir_all(models.join(name))?;
             for file in FILES {
                 fs::copy(shipped.join(name).join(file), models.join(name).join(file))?;
             }
-            list.push(entry(name, role, true));
+            list.push(entry(name, role));
         }
         list
     } else {
         stand_in::write(&models.join("stand-in"))?;
-        vec![entry("stand-in", "model", false)]
+        vec![
+            json!({ "folder": "stand-in", "role": "model", "tokenizer": "bytes", "trained": false }),
+        ]
     };
     let list = json!({ "models": list });
     fs::write(models.join("index.json"), format!("{list:#}\n"))?;
@@ -50,8 +59,11 @@ pub(crate) fn build(web_demo: &Path, pkg: &Path, dist: &Path) -> Result<()> {
     Ok(())
 }
 
-fn entry(folder: &str, role: &str, trained: bool) -> Value {
-    json!({ "folder": folder, "role": role, "trained": trained })
+/// A shipped model in the page's list.
+fn entry(folder: &str, role: &str) -> Value {
+    let (layer, head) = SHOWN;
+    let shown = json!({ "layer": layer, "head": head });
+    json!({ "folder": folder, "role": role, "tokenizer": "bytes", "trained": true, "shown": shown })
 }
 
 /// Copies the files of a folder whose names are `wanted`, and those of its folders.

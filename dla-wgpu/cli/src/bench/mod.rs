@@ -5,6 +5,7 @@ mod gradients;
 pub mod model;
 pub mod op;
 mod preset;
+pub mod train;
 
 use std::time::Duration;
 

@@ -23,6 +23,7 @@ const GREEDY: Wanted<'static> = Wanted {
     logits: Rows::None,
     top: 1,
     traces: false,
+    lambda: false,
     replay: None,
 };
 

@@ -1,7 +1,7 @@
 //! The device gives what plain Rust gives.
 
 use dla_core::checkpoint::Checkpoint;
-use dla_core::model::{Call, Rows};
+use dla_core::model::{Call, MixerConfig, Rows};
 use dla_core::tensors::TensorFile;
 use dla_core::{Model, Schedule};
 use dla_tests::gpu::{checked_gpu, gpu};
@@ -30,6 +30,20 @@ fn every_setting_equals_the_cpu() {
 fn every_setting_equals_the_cpu_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
     every_setting(gpu, &[70, 1, 1, 0, 3]);
+}
+
+/// Values of 512, as in published Gated DeltaNets of 1.3 B parameters.
+#[test]
+fn wide_values_equal_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let (mut config, mut mixer) = gated_delta();
+    (mixer.key_heads, mixer.value_heads, mixer.value_dim) = (1, 2, 512);
+    config.mixer = MixerConfig::GatedDelta(mixer);
+    for config in [config.clone(), with_dla(config, 3, Schedule::Dynamic)] {
+        let pair = Pair::new(gpu, "wide values", &config);
+        let ids = ids(40);
+        pair.check(&ids, &pair.in_pieces(&ids, &[30, 1, 1]));
+    }
 }
 
 #[test]

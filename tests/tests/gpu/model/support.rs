@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use dla_core::model::{
     Call, DlaConfig, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Rows, Weights,
 };
-use dla_core::{Config, Decisions, Model, Result, Schedule};
+use dla_core::{Config, Decisions, Model, Result, Schedule, Trace};
 use dla_wgpu::Gpu;
 use dla_wgpu::model::{self, Batch, Taken, Wanted};
 use dla_wgpu::nn::WeightType;
@@ -144,6 +144,14 @@ impl Pair {
         assert!(far < 1e-4, "{}: logits are {far:.1e} away", self.name);
         for (layer, (got, want)) in taken.traces.iter().zip(&reply.traces).enumerate() {
             assert_eq!(got.count, want.count, "{}, layer {layer}", self.name);
+            let config = self.cpu.config();
+            let read = live_lambda(config, got, &taken.lambda[layer]);
+            let far = distance(&read, &live_lambda(config, want, &reply.lambda[layer]));
+            assert!(
+                far < 1e-4,
+                "{}, layer {layer}: λ is {far:.1e} away",
+                self.name
+            );
             let scores = got.score.iter().zip(&want.score);
             for (at, (got, want)) in scores.enumerate() {
                 let near = (got - want).abs() <= if *want > 0.02 { 1e-3 } else { 5e-3 };
@@ -180,6 +188,7 @@ pub(super) const ALL: Wanted<'static> = Wanted {
     logits: Rows::All,
     top: 0,
     traces: true,
+    lambda: true,
     replay: None,
 };
 
@@ -198,6 +207,20 @@ pub(super) fn append(all: &mut Taken, more: &Taken) {
         trace.decisions.merge_at.extend(&more.decisions.merge_at);
         trace.count.extend(&more.count);
     }
+    if !more.lambda.is_empty() {
+        all.lambda.clone_from(&more.lambda);
+    }
+}
+
+/// λ of a layer's live states.
+fn live_lambda(config: &ModelConfig, trace: &Trace, lambda: &[f32]) -> Vec<f32> {
+    let dims = config.dims();
+    assert_eq!(lambda.len(), dims.heads * dims.capacity);
+    let counts = &trace.count[trace.count.len() - dims.heads..];
+    let heads = lambda.chunks_exact(dims.capacity).zip(counts);
+    heads
+        .flat_map(|(lambda, &count)| lambda[..count as usize].to_vec())
+        .collect()
 }
 
 pub(super) fn with_dla(plain: ModelConfig, capacity: usize, schedule: Schedule) -> ModelConfig {
