@@ -164,8 +164,8 @@ impl Run {
     /// Trains `engine` until all steps are done or `watcher` stops it.
     ///
     /// # Errors
-    /// For an engine of another precision than the settings', data that does not fit the model, a loss or a tensor that is not finite, an engine that fails, and files that
-    /// cannot be written. The last checkpoint stays.
+    /// For an engine of another precision than the settings', data that does not fit the model, a loss or a tensor
+    /// that is not finite, an engine that fails, and files that cannot be written. The last checkpoint stays.
     pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
         self.check_precision(engine.precision())?;
         let mut metrics = Metrics::open(self.store.folder(), self.state.step)?;

@@ -25,8 +25,8 @@ const SHARE: usize = 4096;
 /// x ← x − r (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 /// ```
 ///
-/// Where the norm of all g is not finite nothing moves, and the step counts as skipped. A step that makes a finite value one that is
-/// not says so.
+/// Where the norm of all g is not finite nothing moves, and the step counts as skipped. A step that makes a finite
+/// value one that is not says so.
 #[derive(Debug)]
 pub struct AdamW {
     step: wgpu::Buffer,
@@ -155,8 +155,8 @@ impl AdamW {
         .await
     }
 
-    /// `[5]`: the norm n of the last step's gradients, s, what they were scaled by, 1 if the step was skipped, steps skipped
-    /// so far, and a word that is not 0 where the last step has made a finite value of x one that is not.
+    /// `[5]`: the norm n of the last step's gradients, s, what they were scaled by, 1 if the step was skipped, steps
+    /// skipped so far, and a word that is not 0 where the last step has made a finite value of x one that is not.
     pub fn norm(&self) -> &wgpu::Buffer {
         &self.norm
     }

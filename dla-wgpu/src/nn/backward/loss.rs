@@ -148,7 +148,8 @@ impl Head {
         })
     }
 
-    /// Binds the head's weights, `[vocabulary, hidden]`, f32 or f16, and their gradient, f32, which is added to; `targets`, `share` and
+    /// Binds the head's weights, `[vocabulary, hidden]`, f32 or f16, and their gradient, f32, which is added to;
+    /// `targets`, `share` and
     /// `measures` as [`CrossEntropy::prepare`] does; `x` `[rows, hidden]` and `d_x`, which is written; a scratch buffer.
     ///
     /// # Errors
