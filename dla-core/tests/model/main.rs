@@ -2,6 +2,7 @@
 #![cfg(feature = "checkpoint")]
 
 mod call;
+mod decay;
 mod files;
 mod golden;
 mod models;
