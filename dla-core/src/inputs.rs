@@ -144,11 +144,7 @@ impl<R: Real> Inputs<'_, R> {
                     total,
                 ));
             }
-            let levels = schedule::levels(total);
-            if config.schedule == Schedule::Fenwick && dims.capacity < levels {
-                let expected = format!("at least {levels} levels for {total} tokens");
-                return Err(Error::input("op", "capacity", expected, dims.capacity));
-            }
+            schedule::check_levels(config.schedule, dims.capacity, total)?;
         }
         Ok(())
     }

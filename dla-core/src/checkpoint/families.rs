@@ -81,7 +81,9 @@ fn mamba2(fields: &Fields<'_>) -> Result<ModelConfig> {
         dt_limit: fields.range("time_step_limit", [0.0, f64::INFINITY])?,
     };
     let inner = fields.number("expand", 2.0)? * hidden as f64;
-    if inner != mixer.heads as f64 * mixer.head_dim as f64 {
+    let product = (mixer.heads * mixer.head_dim) as f64;
+    // A factor that is written in decimals need not give back the whole number that it was divided from.
+    if (inner - product).abs() > 1e-5 * product {
         let expected = format!("expand · hidden_size / head_dim for {inner} values");
         return Err(fields.refuse("num_heads", expected, mixer.heads));
     }

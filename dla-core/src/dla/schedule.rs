@@ -47,6 +47,19 @@ pub fn levels(tokens: u64) -> usize {
     1 + tokens.max(1).next_power_of_two().trailing_zeros() as usize
 }
 
+/// Refuses sequences of `tokens` tokens under Fenwick where a cache of `capacity` states has too few levels.
+///
+/// # Errors
+/// An input error that names the levels needed.
+pub fn check_levels(schedule: Schedule, capacity: usize, tokens: u64) -> Result<()> {
+    let levels = levels(tokens);
+    if schedule == Schedule::Fenwick && capacity < levels {
+        let expected = format!("at least {levels} levels for {tokens} tokens");
+        return Err(Error::input("op", "capacity", expected, capacity));
+    }
+    Ok(())
+}
+
 /// The tokens that a head has taken in, and the live states that hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {

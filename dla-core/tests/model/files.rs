@@ -229,6 +229,21 @@ fn settings_that_are_not_served_are_named() {
     );
 }
 
+/// 240 channels as a factor of 176, written in decimals: 176 · (240 / 176) is 239.99999999999997.
+#[test]
+fn a_factor_in_decimals_gives_whole_channels() {
+    let mut json = mamba2_json();
+    let hidden = json["hidden_size"].as_f64().expect("a size");
+    let channels = json["expand"].as_f64().expect("a factor") * hidden;
+    for off in [1.0 - 1e-7, 1.0 + 1e-7] {
+        json["expand"] = json!(channels / hidden * off);
+        load(&json.to_string(), safetensors(&tensors())).expect("the same channels");
+    }
+    json["expand"] = json!((channels + 1.0) / hidden);
+    let refused = load(&json.to_string(), safetensors(&tensors()));
+    assert_refused("another factor", refused, "num_heads");
+}
+
 #[test]
 fn absurd_sizes_are_refused_without_being_allocated() {
     let mut huge = mamba2_json();

@@ -24,6 +24,9 @@ What --decisions writes and --replay follows (L layers of H heads):
   merge_at   [L,B,T,H]  i32, the older of the two states merged before that, oldest first; -1 for none
 ";
 
+/// The most sequences of a file: their number alone takes memory, even of sequences without tokens.
+const MAX_BATCH: usize = 1 << 16;
+
 /// Reads a model and token ids, runs each sequence, writes the logits.
 ///
 /// # Errors
@@ -81,6 +84,9 @@ impl Ids {
         let file = TensorFile::open(path)?;
         let tensor = file.require("input_ids")?;
         let [batch, tokens] = tensor.sizes("[B, T]")?;
+        if batch > MAX_BATCH {
+            return Err(tensor.refuse(format!("at most {MAX_BATCH} sequences"), batch));
+        }
         let check = |id: i64| {
             let id = u32::try_from(id).ok();
             id.filter(|&id| (id as usize) < vocabulary)

@@ -42,7 +42,7 @@ pub fn run(args: &Segment, global: &Global) -> Result<Report> {
     if let Some(picture) = picture {
         atomic::write(picture.path, picture.draw(&reading, chosen).as_bytes())?;
     }
-    let asked = args.layer.is_some() && args.head.is_some();
+    let asked = args.layer.is_some() || args.head.is_some();
     let path = args.picture.as_deref();
     Ok(Report {
         text: told::text(&reading, chosen, asked, path, Style::of_stdout()),

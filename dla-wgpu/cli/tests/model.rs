@@ -360,6 +360,20 @@ fn wrong_ids_and_options_are_refused_without_an_output() {
     assert!(!output.exists(), "refused runs leave nothing");
 }
 
+/// A hundred bytes that ask for a trillion sequences.
+#[test]
+fn a_small_file_of_ids_cannot_ask_for_all_memory() {
+    let folder = folder();
+    let header = r#"{"input_ids":{"dtype":"I64","shape":[1099511627776,0],"data_offsets":[0,0]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    let ids = folder.path().join("ids.safetensors");
+    fs::write(&ids, bytes).expect("a file");
+    let output = folder.path().join("out.safetensors");
+    let run = logits(&golden("model/mamba2_groups"), &ids, &output, &[]);
+    assert_refused("sequences", &run, "sequences");
+    assert!(!output.exists());
+}
+
 #[test]
 fn no_tokens_give_no_logits() {
     let folder = folder();

@@ -196,6 +196,13 @@ fn mistakes_are_one_line_and_exit_2() {
         ("hidden = 8", "hidden = 8\nhiden = 9", "hiden"),
         ("capacity = 3", "capacity = -3", "line 12"),
         ("length = 32", "length = 3200", "data.length"),
+        ("sequences = 2", "sequences = 4000000000", "batch.sequences"),
+        (
+            "layers = 1",
+            "layers = 1\nnorm_epsilon = -1.0",
+            "norm_epsilon",
+        ),
+        ("[every]", "[optimiser]\nleast_rate = 5.0\n[every]", "least"),
         ("text.txt", "none.txt", "none.txt"),
         ("[model]", "[model", "line 4"),
     ] {
@@ -217,6 +224,21 @@ fn mistakes_are_one_line_and_exit_2() {
         (&["--task", "niah", "--kinds", "single_9"], "single_9"),
         (&["--task", "niah", "--kinds", "single_2"], "texts"),
         (&["--task", "niah", "--picture", "x.png"], ".svg"),
+        (
+            &["--task", "niah", "--lengths", "18446744073709551615"],
+            "length",
+        ),
+        (
+            &[
+                "--task",
+                "niah",
+                "--lengths",
+                "600,300",
+                "--examples",
+                "1000000",
+            ],
+            "length",
+        ),
         (&["--task", "mqar", "--grid", "K=1"], "--grid"),
         (
             &["--task", "mqar", "--pairs", "1", "--grid", "K=99:tau=1"],
@@ -225,6 +247,19 @@ fn mistakes_are_one_line_and_exit_2() {
     ] {
         assert_refused(fault, &folder.try_eval(1, words), fault);
     }
+}
+
+/// A window as long as numbers go is the whole text.
+#[test]
+fn any_window_is_taken() {
+    let folder = Folder::new(1);
+    assert!(folder.train(&[]).status.success());
+    let text = folder.path("text.txt").display().to_string();
+    let [most, whole] = ["18446744073709551615", "100000"].map(|window| {
+        let words = ["--task", "text", "--text-file", &text, "--lengths", window];
+        folder.eval(1, &words)["bits_per_byte"].clone()
+    });
+    assert_eq!(most, whole);
 }
 
 /// A run that would not end in time ends at Ctrl-C, with a checkpoint.

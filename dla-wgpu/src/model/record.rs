@@ -45,8 +45,11 @@ impl Batch {
             let expected = format!("at most {}", nn::MAX_BEST);
             return Err(Error::input("model", "top", expected, wanted.top));
         }
-        for ids in ids {
-            check_ids(ids, self.model.config().vocabulary)?;
+        let config = self.model.config();
+        let (schedule, capacity) = (config.operator().schedule, config.dims().capacity);
+        for (ids, before) in ids.iter().zip(&self.occupancy) {
+            check_ids(ids, config.vocabulary)?;
+            schedule::check_levels(schedule, capacity, before.position + ids.len() as u64)?;
         }
         let occupancy = match wanted.replay {
             Some(replay) => self.replayed(ids, replay).await?,

@@ -75,6 +75,11 @@ impl CpuEngine {
     }
 }
 
+/// The operator refuses arrays that a model makes only of weights which have gone astray: there is no loss then.
+fn is_astray(error: &Error) -> bool {
+    error.op() == "op" && error.is_input() && ["g", "beta", "lambda"].contains(&error.argument())
+}
+
 /// Values of each tensor that are not finite; τ = +∞ is a threshold that nothing passes.
 fn not_finite(tensors: &ModelTensors<Vec<f32>>) -> ModelTensors<usize> {
     let count = |values: &Vec<f32>| values.iter().filter(|x| !x.is_finite()).count();
@@ -119,7 +124,19 @@ impl Engine for CpuEngine {
     }
 
     fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
-        let (loss, gradients) = self.gradients(batches, pace.theta)?;
+        let (loss, gradients) = match self.gradients(batches, pace.theta) {
+            Err(error) if is_astray(&error) => {
+                return Ok(StepReport {
+                    loss: f64::NAN,
+                    counted: counted(batches)?,
+                    gradient_norm: f64::NAN,
+                    skipped: true,
+                    loss_scale: None,
+                    lost: None,
+                });
+            }
+            gradients => gradients?,
+        };
         let gradient_norm = global_norm(&gradients);
         let skipped = !loss.is_finite() || !gradient_norm.is_finite();
         let mut lost = None;

@@ -170,6 +170,12 @@ impl Store {
                 error,
             )
         })?;
+        if state.step != step || state.moves > step {
+            let expected = format!("step {step}, of which at most all moved something");
+            let got = format!("step {}, {} moves", state.step, state.moves);
+            let error = Error::input("train", path.display().to_string(), expected, got);
+            return Err(error.advise("take this checkpoint away to go on from the one before"));
+        }
         let (config, tensors) = read_model(&folder)?;
         let file = TensorFile::open(&folder.join(OPTIMISER))?;
         let names = named(&config)?;

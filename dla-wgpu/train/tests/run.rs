@@ -185,6 +185,45 @@ fn a_run_that_diverges_says_so() {
     assert_eq!(looker.skipped, (1..10).collect::<Vec<_>>());
 }
 
+/// Weights so far astray that the operator refuses what the model makes of them.
+#[test]
+fn a_rate_that_is_far_too_high_diverges() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = settings(folder.path(), 12, MODEL);
+    (settings.optimiser.rate, settings.optimiser.warmup) = (1e30, Some(0));
+    let error = train(&settings, &Start::Fresh, &mut Looker::default()).expect_err("no loss");
+    assert!(error.is_diverged(), "{error}");
+}
+
+/// A state.json that tells of another step would let a run end early and its checkpoints be removed.
+#[test]
+fn a_state_that_is_not_its_checkpoints_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path(), 12, MODEL);
+    let mut looker = Looker {
+        stop_after: Some(5),
+        ..Looker::default()
+    };
+    let outcome = train(&settings, &Start::Fresh, &mut looker).expect("a part");
+    let path = outcome.checkpoint.join("state.json");
+    let good = fs::read_to_string(&path).expect("the state");
+    for (from, to) in [
+        ("\"step\": 5", "\"step\": 999999"),
+        ("\"step\": 5", "\"step\": 0"),
+        ("\"moves\": 5", "\"moves\": 18446744073709551615"),
+    ] {
+        assert!(good.contains(from), "{good}");
+        fs::write(&path, good.replace(from, to)).expect("a damaged state");
+        let error = train(&settings, &Start::Resume, &mut Looker::default()).expect_err(to);
+        assert!(
+            error.is_input() && error.argument().ends_with("state.json"),
+            "{error}"
+        );
+    }
+    fs::write(&path, good).expect("the state again");
+    train(&settings, &Start::Resume, &mut Looker::default()).expect("the run goes on");
+}
+
 #[test]
 fn a_tensor_that_a_step_makes_no_number_ends_the_run_and_the_last_checkpoint_stays() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -5,7 +5,7 @@
 
 fn half(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
-    let sign = bits >> 16u & 0x8000u;
+    let sign = (bits >> 16u) & 0x8000u;
     let size = bits & 0x7fffffffu;
     if (size > 0x7f800000u) {
         return sign | 0x7e00u;
@@ -18,7 +18,7 @@ fn half(x: f32) -> u32 {
     if (size < 0x38800000u) {
         return sign | (bitcast<u32>(bitcast<f32>(size) + 0.5) - 0x3f000000u);
     }
-    return sign | ((size + 0xfffu + (size >> 13u & 1u) - 0x38000000u) >> 13u);
+    return sign | ((size + 0xfffu + ((size >> 13u) & 1u) - 0x38000000u) >> 13u);
 }
 
 // One invocation four values.
@@ -29,5 +29,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let x = singles[at];
-    words[at] = vec2<u32>(half(x.x) | half(x.y) << 16u, half(x.z) | half(x.w) << 16u);
+    words[at] = vec2<u32>(half(x.x) | (half(x.y) << 16u), half(x.z) | (half(x.w) << 16u));
 }

@@ -377,3 +377,26 @@ fn a_theta_without_meaning_is_refused() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn more_tokens_than_levels_are_refused() -> Result<()> {
+    let config = with(mamba2(), Schedule::Fenwick);
+    let start = snapshot(&config, 1.2)?;
+    let Some(mut device) = device(&config, start.clone())? else {
+        return Ok(());
+    };
+    let mut cpu = cpu(&config, start)?;
+    let pace = Pace {
+        rate: 1e-3,
+        theta: 0.1,
+    };
+    for engine in [&mut device as &mut dyn Engine, &mut cpu] {
+        let error = engine.step(&[batch_of(0, 65)], pace);
+        let error = error.expect_err("65 tokens need 8 levels");
+        assert!(
+            error.is_input() && error.argument() == "capacity",
+            "{error}"
+        );
+    }
+    Ok(())
+}

@@ -56,6 +56,10 @@ impl LearningRate {
                 return Err(Error::input("learning rate", name, expected, rate));
             }
         }
+        if self.least > self.peak {
+            let expected = format!("at most the largest, {}", self.peak);
+            return Err(Error::input("learning rate", "least", expected, self.least));
+        }
         if self.warmup > self.steps {
             let expected = format!("at most the {} steps", self.steps);
             return Err(Error::input(

@@ -154,8 +154,8 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
     let runner = Runner::load(model, global)?;
     let vocabulary = runner.config().vocabulary;
     let tokenizer = Tokenizer::of(&model.model, vocabulary)?;
-    let (mut cells, mut rows) = (Vec::new(), Vec::new());
-    for &length in &lengths {
+    // Lengths that the needles do not fit into are refused before anything is measured.
+    let task = |&length: &usize| {
         let options = NiahOptions {
             tokens: length,
             kinds: kinds.clone(),
@@ -163,7 +163,12 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
             values: None,
             whole_text: false,
         };
-        let task = Niah::new(options, tokenizer.clone(), vocabulary, corpus.as_ref())?;
+        let task = Niah::new(options, tokenizer.clone(), vocabulary, corpus.as_ref());
+        task.map(|task| (length, task))
+    };
+    let tasks = lengths.iter().map(task).collect::<Result<Vec<_>>>()?;
+    let (mut cells, mut rows) = (Vec::new(), Vec::new());
+    for (length, task) in tasks {
         for &kind in &kinds {
             let mut row = vec![format!("{} {length}", kind.name())];
             for &depth in &depths {

@@ -42,7 +42,9 @@ pub fn score<'a>(
     for text in texts {
         let ids = tokenizer.encode_bytes(text)?;
         for start in (0..ids.len().saturating_sub(1)).step_by(window) {
-            let end = ids.len().min(start + window + 1);
+            let end = ids
+                .len()
+                .min(start.saturating_add(window).saturating_add(1));
             let example = Example::of_text(&ids[start..end], 0, end - start - 1);
             let scores = reader.score(&example.ids, &example.targets)?;
             score.totals.add(scores.totals(&example.targets));

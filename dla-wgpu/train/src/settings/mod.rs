@@ -176,14 +176,19 @@ impl Settings {
 
     fn check(&self) -> Result<()> {
         let sizes = [
-            ("steps", self.steps),
-            ("batch.sequences", self.batch.sequences as u64),
-            ("batch.accumulation", self.batch.accumulation as u64),
-            ("every.evaluation_batches", self.every.evaluation_batches),
+            ("steps", self.steps, 32),
+            ("batch.sequences", self.batch.sequences as u64, 16),
+            ("batch.accumulation", self.batch.accumulation as u64, 16),
+            (
+                "every.evaluation_batches",
+                self.every.evaluation_batches,
+                32,
+            ),
         ];
-        for (name, size) in sizes {
-            if !(1..=1 << 32).contains(&size) {
-                return Err(Error::input("train", name, "1 to 2^32", size));
+        for (name, size, most) in sizes {
+            if !(1..=1 << most).contains(&size) {
+                let expected = format!("1 to 2^{most}");
+                return Err(Error::input("train", name, expected, size));
             }
         }
         self.compute.check()?;

@@ -111,6 +111,9 @@ impl ModelSettings {
                 return Err(refused("family", expected, other));
             }
         };
+        if let Some(epsilon) = self.norm_epsilon.filter(|x| !(x.is_finite() && *x > 0.0)) {
+            return Err(refused("norm_epsilon", "finite and above 0", epsilon));
+        }
         let plain = ModelConfig {
             family,
             hidden: self.hidden,

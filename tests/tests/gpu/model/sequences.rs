@@ -123,6 +123,32 @@ fn decisions_are_replayed() {
     }
 }
 
+/// Log-linear attention ends where its levels do, as on the CPU, and may go on to that token.
+#[test]
+fn more_tokens_than_levels_are_refused() {
+    let Some(gpu) = gpu() else { return };
+    let config = with_dla(mamba2().0, 4, Schedule::Fenwick);
+    let pair = Pair::new(gpu, "levels", &config);
+    let mut batch = pair.batch(1);
+    let ids = ids(9);
+    pair.run(&mut batch, &[&ids[..7]], &Wanted::default());
+    let (rest, wanted) = ([&ids[7..]], Wanted::default());
+    let run = gpu.block_on(batch.run(&rest, &wanted));
+    let error = run.expect_err("9 tokens need 5 levels");
+    assert!(
+        error.is_input() && error.argument() == "capacity",
+        "{error}"
+    );
+    assert_eq!(batch.position(0), 7);
+    pair.run(&mut batch, &[&ids[7..8]], &Wanted::default());
+    let call = Call {
+        logits: Rows::None,
+        replay: None,
+    };
+    let cpu = pair.cpu.run(&mut pair.cpu.session(), &ids, &call);
+    assert_eq!(cpu.expect_err("the same").to_string(), error.to_string());
+}
+
 #[test]
 fn kind_36_mistakes_are_told_and_leave_the_sequences_as_they_were() {
     let Some(gpu) = gpu() else { return };

@@ -302,6 +302,7 @@ fn events(config: &ModelConfig, dims: &Dims) -> Result<Option<Vec<u32>>> {
     if settings.schedule == Schedule::Dynamic {
         return Ok(None);
     }
+    schedule::check_levels(settings.schedule, dims.capacity, dims.tokens as u64)?;
     let (decisions, _) = schedule::decide(dims, &settings, None, None)?;
     Ok(Some(op::events(dims, settings.schedule, &decisions)))
 }

@@ -61,6 +61,9 @@ pub struct Puzzle {
     pub depth: u32,
 }
 
+/// The longest examples: haystacks of hundreds of megabytes are a mistake.
+const MOST_TOKENS: usize = 1 << 24;
+
 /// A key's value and where it lies.
 struct Needle {
     key: usize,
@@ -96,6 +99,10 @@ impl Niah {
     ) -> Result<Self> {
         if options.kinds.is_empty() {
             return Err(Error::input("niah", "kinds", "at least one", "none"));
+        }
+        if options.tokens > MOST_TOKENS {
+            let expected = format!("at most {MOST_TOKENS}");
+            return Err(Error::input("niah", "length", expected, options.tokens));
         }
         let sentences = corpus.map(Sentences::of).filter(|texts| !texts.is_empty());
         let in_text = |kind: &&Kind| kind.recipe().haystack == Haystack::Text;
