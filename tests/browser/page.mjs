@@ -23,7 +23,7 @@ const PROMPT = 'In the beginning God created the heaven and the earth.';
 const WRITTEN = 48;
 /** Tokens on a software adapter, which is slow. */
 const ON_GPU = 16;
-const MINUTES = 20;
+const MINUTES = 30;
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const dist = join(root, 'web-demo/dist');
