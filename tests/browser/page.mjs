@@ -6,7 +6,7 @@
 // missing. CHROMIUM names the browser to take.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { cpus, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -249,11 +249,9 @@ async function pageChecks(chromium, address) {
         await page.until(`${told0}.includes('tokens/s')`, 30);
         await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
         const rate = await page.evaluate(`${told0}.match(/([0-9]+) tokens.s/)[1]`);
-        // With two cores the page shares its core with the model's worker, whose work its own time then holds too.
-        const most = cpus().length < 4 ? 2 * LONG_TASK : LONG_TASK;
-        const long = (await page.evaluate('TASKS')).filter(([, duration]) => duration > most);
+        const long = (await page.evaluate('TASKS')).filter(([, duration]) => duration > LONG_TASK);
         const { count, clock, thread } = await tasks.end();
-        if (count < 100 || thread > most) throw new Error(`${count} tasks, the longest ${thread} ms of the page's thread`);
+        if (count < 100 || thread > LONG_TASK) throw new Error(`${count} tasks, the longest ${thread} ms of the page's thread`);
         if (!crowded()) equal(long, [], 'long tasks');
         return `at most ${thread} ms of the page's thread, ${clock} by the clock${crowded() ? ' of a crowded machine' : ''}; ${rate} tokens/s while writing`;
     });
