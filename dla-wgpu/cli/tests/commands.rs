@@ -124,11 +124,7 @@ fn an_input_that_is_not_there_is_refused() {
         &op(&folder.path().join("none"), &output, &[]),
         "a readable file",
     );
-    assert_refused(
-        "a folder",
-        &op(folder.path(), &output, &[]),
-        "a readable file",
-    );
+    assert_refused("a folder", &op(folder.path(), &output, &[]), "regular file");
     assert!(!output.exists());
 }
 
