@@ -2,15 +2,18 @@
 // crowded machine does not stretch.
 import { cpus, loadavg } from 'node:os';
 
-const CATEGORIES = ['toplevel', 'disabled-by-default-devtools.timeline', '__metadata'];
+const CATEGORIES = ['toplevel', 'disabled-by-default-devtools.timeline', 'blink.user_timing'];
 
-/** Follows the tasks of pages until `end()`, which gives the longest of those that `url` names. */
+/** Follows the tasks of a page until `end()`. */
 export class Tasks {
     #events = [];
     #chromium;
+    #mark;
 
-    constructor(chromium) {
+    /** Of the page that sets the mark, by `performance.mark`: the browser has pages of its own. */
+    constructor(chromium, mark) {
         this.#chromium = chromium;
+        this.#mark = mark;
     }
 
     async begin() {
@@ -22,13 +25,13 @@ export class Tasks {
         await this.#chromium.send('Tracing.start', { transferMode: 'ReportEvents', traceConfig });
     }
 
-    /** The longest tasks of renderers' main threads: `{ clock, thread }` in milliseconds, each its own maximum. */
+    /** The longest tasks of the page's main thread: `{ clock, thread }` in milliseconds, each its own maximum. */
     async end() {
         const completed = new Promise(resolve => { this.complete = resolve; });
         await this.#chromium.send('Tracing.end');
         await completed;
-        const main = new Set(this.#events.filter(({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain').map(({ pid, tid }) => `${pid}:${tid}`));
-        const tasks = this.#events.filter(({ name, pid, tid }) => /RunTask$/.test(name) && main.has(`${pid}:${tid}`));
+        const own = this.#events.find(({ name }) => name === this.#mark);
+        const tasks = this.#events.filter(({ name, pid, tid }) => /RunTask$/.test(name) && pid === own.pid && tid === own.tid);
         const most = key => Math.max(0, ...tasks.map(task => (task[key] ?? 0) / 1000));
         return { count: tasks.length, clock: Math.round(most('dur')), thread: Math.round(most('tdur')) };
     }

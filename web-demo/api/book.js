@@ -79,7 +79,8 @@ export class Book {
             see(index, token, { what: "opened", id });
         } else {
             const open = live[live.length - 1];
-            live[live.length - 1] = { ...open, n: open.n + 1, info: open.info + info };
+            open.n += 1;
+            open.info += info;
         }
     }
 }

@@ -6,7 +6,8 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const MILLISECONDS = 420;
 
 const density = ({ info, n }) => info / n;
-const share = (value, most) => `${Math.round((100 * value) / most)}%`;
+/** A bar's size, which needs no layout: its width in parts of the whole, and its height. */
+const share = (value, most) => `${Math.max(.02, value / most).toFixed(3)} 1`;
 const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 const excerpt = (text) => text.replace(/\s+/g, " ").trim() || "␣";
 
@@ -92,8 +93,8 @@ export class CacheView {
         write(read.lastChild, known ? lambda.toFixed(2) : "");
         const said = excerpt(story.said(state.start, state.start + Math.min(state.n, 48)));
         write(words, said);
-        bar.style.width = share(density(state), most.density);
-        readBar.style.width = known ? share(lambda, most.lambda) : "0";
+        bar.style.scale = share(density(state), most.density);
+        readBar.style.scale = known ? share(lambda, most.lambda) : "0 1";
         card.firstChild.title = `${state.n} tokens from ${state.start} on, ${density(state).toFixed(3)} a token${known ? `, read with λ ${lambda.toFixed(3)}` : ""}${open ? "; the open state" : ""}`;
         card.firstChild.setAttribute("aria-label", `${card.firstChild.title}: ${said}`);
     }

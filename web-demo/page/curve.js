@@ -4,10 +4,30 @@ import { colours } from "./story.js";
 
 const BAR = 6, TOP = 10, FOOT = 22;
 
-/** Draws the scores of the chosen head. */
-export function drawCurve(canvas, story, index) {
-    const { context, width, height } = prepared(canvas);
-    const color = variables(), bottom = height - FOOT;
+/** The scores of one head, drawn on a canvas. */
+export class Curve {
+    #canvas;
+    #size = { width: 0, height: 0 };
+    #color = variables();
+
+    /** Draws again by `again()` where the canvas gets another size. */
+    constructor(canvas, again) {
+        this.#canvas = canvas;
+        // Asking a canvas for its size would have the page laid out on the spot.
+        new ResizeObserver(([{ contentRect: { width, height } }]) => {
+            this.#size = { width, height };
+            again();
+        }).observe(canvas);
+    }
+
+    /** Asks for the page's colours again. */
+    repaint() { this.#color = variables(); }
+
+    draw(story, index) { drawScores(prepared(this.#canvas, this.#size), this.#color, story, index); }
+}
+
+function drawScores({ canvas, context, width, height }, color, story, index) {
+    const bottom = height - FOOT;
     const count = Math.max(1, Math.floor(width / BAR)), first = Math.max(0, story.tokens - count);
     const states = story.states(index), paints = colours(states), tau = story.tau(index);
     let most = Math.max((tau ?? 0) * 1.2, 1e-6);
@@ -59,7 +79,7 @@ function threshold(context, color, width, y, tau) {
     context.fillText(label, 3, y + 4);
 }
 
-/** The page's colours by `var(--name)`, read once. */
+/** The page's colours by `var(--name)`, each read once. */
 function variables() {
     const style = getComputedStyle(document.documentElement), known = new Map();
     return word => {
@@ -69,12 +89,12 @@ function variables() {
 }
 
 /** A canvas sized for the screen's pixels; drawn by the CPU, so that no frame waits for a GPU that runs the model. */
-function prepared(canvas) {
-    const ratio = window.devicePixelRatio || 1, { clientWidth: width, clientHeight: height } = canvas;
+function prepared(canvas, { width, height }) {
+    const ratio = window.devicePixelRatio || 1;
     const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== wide || canvas.height !== tall) Object.assign(canvas, { width: wide, height: tall });
     const context = canvas.getContext("2d", { willReadFrequently: true });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
-    return { context, width, height };
+    return { canvas, context, width, height };
 }

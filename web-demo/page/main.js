@@ -3,7 +3,8 @@
 import { CacheView } from "./cache.js";
 import { drawComparison } from "./compare.js";
 import { $, Settings, download, picked, slider, speedTold } from "./controls.js";
-import { drawCurve } from "./curve.js";
+import { Curve } from "./curve.js";
+import { Frames } from "./frames.js";
 import { Link } from "./link.js";
 import { Overview } from "./overview.js";
 import { Player, speedAt } from "./player.js";
@@ -28,9 +29,11 @@ const asking = $("compare-run");
 const link = new Link(({ loaded, total }) => { $("progress").value = total ? loaded / total : 0; });
 const text = new TextView($("text"));
 const cache = new CacheView($("cache"), { onPoint: id => text.point(id), onChoose: id => text.reveal(id) });
+const curve = new Curve($("curve"), () => { now.dirty = true; });
 const overview = new Overview($("overview"), choose);
 const player = new Player(link, { onPiece, onMode, onError, options });
 const settings = new Settings(value => asked(change)(value));
+const frames = new Frames(picture);
 
 /** The models, the one shown, its story, the chosen head, the text's name and bytes, what happened since the last drawing, and the
  *  last thing that was asked for. */
@@ -62,7 +65,7 @@ const asked = call => (...args) => {
     now.last = now.last.then(run).catch(onError);
 };
 
-// What came back from the worker is gathered, and drawn once a frame.
+// What came back from the worker is gathered, and drawn part by part.
 
 function onPiece(piece, own) {
     now.story.take(piece, own, (index, token, event) => {
@@ -95,26 +98,34 @@ function enable() {
     $("save").disabled = !story?.tokens;
 }
 
-function draw(time) {
-    requestAnimationFrame(draw);
-    if (!now.dirty || !now.story) return;
-    const { story, index, events } = now;
+/** The parts of the next picture; none while nothing has changed. */
+function picture() {
+    if (!now.dirty || !now.story) return [];
     now.dirty = false;
-    text.follow(now.from, events);
-    text.ahead(new TextDecoder().decode(player.rest));
-    if (player.mode) text.followEnd();
+    const { story, index, events, from } = now, time = performance.now();
     const merges = events.filter(({ what }) => what === "merged");
-    cache.show(story, index, merges, player.mode === null || player.speed <= FOLLOWED);
-    drawCurve($("curve"), story, index);
-    tell(events);
+    const parts = [
+        () => {
+            text.follow(from, events);
+            text.ahead(player.rest);
+            tell(events);
+        },
+        () => {
+            const followed = player.mode === null || player.speed <= FOLLOWED;
+            $("stage").classList.toggle("fast", !followed);
+            cache.show(story, index, merges, followed);
+        },
+        () => curve.draw(story, index),
+    ];
     [now.events, now.from] = [[], story.tokens];
     if (time - now.looked > OVERVIEW || !player.mode) {
         now.looked = time;
-        overview.show(story, index);
-        enable();
+        parts.push(...overview.parts(story), enable);
     } else {
         now.later ??= setTimeout(() => { [now.later, now.dirty] = [undefined, true]; }, OVERVIEW);
     }
+    if (player.mode) parts.push(() => text.followEnd());
+    return parts;
 }
 
 /** What happened at the last token, in words. */
@@ -140,10 +151,11 @@ function choose(index) {
     const { heads } = now.info;
     $("whose").textContent = `layer ${Math.floor(index / heads)}, head ${index % heads}`;
     [now.events, now.from] = [[], now.story.tokens];
+    frames.clear();
     cache.clear();
     text.show(now.story, index);
-    overview.show(now.story, index);
-    now.dirty = true;
+    overview.choose(index);
+    [now.looked, now.dirty] = [0, true];
 }
 
 // What is read.
@@ -264,8 +276,10 @@ function wire() {
         asked(readOwn)(BYTES.encode($("own-text").value));
     });
     addEventListener("keydown", keys);
-    addEventListener("resize", () => { now.dirty = true; });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { now.dirty = true; });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+        curve.repaint();
+        now.dirty = true;
+    });
 }
 
 function keys(event) {
@@ -310,7 +324,6 @@ async function start() {
     overview.build(now.info);
     fresh();
     wire();
-    requestAnimationFrame(draw);
     await pick(query.get("sample") in SAMPLES ? query.get("sample") : "scenes");
 }
 

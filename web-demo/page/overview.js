@@ -2,6 +2,9 @@
 
 import { colours } from "./story.js";
 
+/** Heads of one part of a picture. */
+const HEADS = 4;
+
 /** A table of buttons, one a head. */
 export class Overview {
     #table;
@@ -19,6 +22,7 @@ export class Overview {
     /** The heads of a model. */
     build({ layers, heads }) {
         this.heads = heads;
+        this.#table.style.setProperty("--heads", heads);
         const rows = ["<caption class=hidden>Heads by layer</caption>", `<thead><tr><td></td>${numbers(heads, n => `<th scope="col">head ${n}</th>`)}</tr></thead><tbody>`];
         for (let layer = 0; layer < layers; layer++) {
             rows.push(`<tr><th scope="row">layer ${layer}</th>${numbers(heads, () => "<td><button><span class=strip></span><small><span></span><span></span></small></button></td>")}</tr>`);
@@ -27,9 +31,24 @@ export class Overview {
         this.#buttons = [...this.#table.querySelectorAll("button")];
     }
 
-    /** Brings every head up to date. */
-    show(story, chosen) {
+    /** Marks the chosen head. */
+    choose(chosen) {
         this.#buttons.forEach((button, index) => {
+            button.setAttribute("aria-pressed", index === chosen);
+            button.tabIndex = index === chosen ? 0 : -1;
+        });
+    }
+
+    /** What brings every head up to date, some heads a part. */
+    parts(story) {
+        const parts = [];
+        for (let first = 0; first < this.#buttons.length; first += HEADS) parts.push(() => this.#show(story, first));
+        return parts;
+    }
+
+    #show(story, first) {
+        this.#buttons.slice(first, first + HEADS).forEach((button, i) => {
+            const index = first + i;
             const states = story.states(index), paints = colours(states), [strip, words] = button.children;
             const stops = states.map(({ start, n }, i) => {
                 const share = at => `${((100 * at) / story.tokens).toFixed(2)}%`;
@@ -40,9 +59,7 @@ export class Overview {
             words.children[0].textContent = `${states.length}/${story.info.capacity}`;
             words.children[1].textContent = known ? `${Math.round((100 * opened) / known)}%` : "";
             button.title = `${opened} states opened, ${story.merges[index]} merges`;
-            button.setAttribute("aria-pressed", index === chosen);
             button.setAttribute("aria-label", `Layer ${Math.floor(index / this.heads)}, head ${index % this.heads}: ${states.length} of ${story.info.capacity} states live, ${opened} opened, ${story.merges[index]} merges`);
-            button.tabIndex = index === chosen ? 0 : -1;
         });
     }
 

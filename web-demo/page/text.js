@@ -2,7 +2,7 @@
 
 import { colours } from "./story.js";
 
-/** What comes, faint, behind what has been read. */
+/** Bytes that come, faint, behind what has been read. */
 const AHEAD = 600;
 
 /** The text by the states of one head. */
@@ -71,18 +71,14 @@ export class TextView {
 
     #merge({ older, newer }) {
         const [kept, gone] = [this.#spans.get(older.id), this.#spans.get(newer.id)];
-        for (const node of [...gone.childNodes]) {
-            const last = kept.lastChild;
-            if (last && node.nodeName === "#text" && last.nodeName === "#text") last.appendData(node.data);
-            else kept.append(node);
-        }
+        for (const node of gone.childNodes) this.#append(kept, node.textContent, node.nodeName !== "#text");
         gone.remove();
         this.#spans.delete(newer.id);
     }
 
-    /** What is still to come. */
-    ahead(text) {
-        const shown = text.slice(0, AHEAD);
+    /** What is still to come, in bytes. */
+    ahead(bytes) {
+        const shown = new TextDecoder().decode(bytes.subarray(0, AHEAD), { stream: true });
         if (this.#ahead.textContent !== shown) this.#ahead.textContent = shown;
     }
 
