@@ -5,11 +5,14 @@ use std::path::Path;
 
 use dla_core::{Error, Result};
 
-/// Writes `bytes` beside `path`, then renames: a failure or a crash leaves what was there before.
+/// Writes `bytes` beside `path`, then renames: a failure or a crash leaves what was there before. A symbolic link
+/// stays one; the file that it names is replaced.
 ///
 /// # Errors
 /// When the folder, the disk or the rename refuses.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = std::fs::canonicalize(path);
+    let path = target.as_deref().unwrap_or(path); // not there yet
     let persist = || -> std::io::Result<()> {
         let mut file = builder().tempfile_in(folder(path))?;
         file.write_all(bytes)?;
@@ -100,4 +103,22 @@ fn directory_builder() -> tempfile::Builder<'static, 'static> {
 #[cfg(not(unix))]
 fn directory_builder() -> tempfile::Builder<'static, 'static> {
     tempfile::Builder::new()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #[test]
+    fn a_link_stays_and_what_it_names_is_written() {
+        let (folder, other) = (tempfile::tempdir(), tempfile::tempdir());
+        let (folder, other) = (folder.expect("a folder"), other.expect("a folder"));
+        let (link, file) = (folder.path().join("link"), other.path().join("file"));
+        std::fs::write(&file, "old").expect("a file");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        super::write(&link, b"new").expect("written");
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).expect("a file"), b"new");
+        let left =
+            |folder: &tempfile::TempDir| std::fs::read_dir(folder).expect("a folder").count();
+        assert_eq!([left(&folder), left(&other)], [1, 1], "nothing else");
+    }
 }

@@ -56,6 +56,8 @@ pub struct Run {
     config: ModelConfig,
     gate: GateMode,
     state: State,
+    /// The step of the newest checkpoint, if there is one.
+    saved: Option<u64>,
     snapshot: Option<Snapshot>,
 }
 
@@ -85,7 +87,7 @@ impl Run {
             &settings.output,
             settings.every.keep,
             settings.data.tokenizer(),
-        )?;
+        );
         let (task, config, snapshot, saved) = match start {
             Start::Resume => {
                 let (config, state, snapshot) = store.load()?;
@@ -111,10 +113,12 @@ impl Run {
             data: task.fingerprint(),
             loss_scale: None,
         };
+        let newest = saved.as_ref().map(|state| state.step);
         let state = match saved {
             Some(saved) => same_run(state, saved)?,
-            None => unused(&store, state)?,
+            None => state,
         };
+        store.check(newest)?;
         let gate = settings.model.as_ref().map(|model| model.gate());
         Ok(Self {
             gate: gate.transpose()?.unwrap_or_default(),
@@ -124,6 +128,7 @@ impl Run {
             store,
             config,
             state,
+            saved: newest,
         })
     }
 
@@ -161,13 +166,15 @@ impl Run {
         self.snapshot.take().ok_or_else(taken)
     }
 
-    /// Trains `engine` until all steps are done or `watcher` stops it.
+    /// Trains `engine` until all steps are done or `watcher` stops it. The output folder is made here, so that what is
+    /// refused before leaves none.
     ///
     /// # Errors
-    /// For an engine of another precision than the settings', data that does not fit the model, a loss or a tensor
+    /// When another process trains into the folder, for an engine of another precision than the settings', data that does not fit the model, a loss or a tensor
     /// that is not finite, an engine that fails, and files that cannot be written. The last checkpoint stays.
     pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
         self.check_precision(engine.precision())?;
+        let _claim = self.store.claim(self.saved)?;
         let mut metrics = Metrics::open(self.store.folder(), self.state.step)?;
         let (mut last, mut evaluation, mut skipped) = (None, None, 0);
         while self.state.step < self.settings.steps {
@@ -299,11 +306,8 @@ impl Run {
             let batch = self.task.batch(Split::Held, seed, number, sequences)?;
             totals.add(engine.evaluate(&batch)?.totals(&batch.targets));
         }
-        if !totals.loss().is_finite() {
-            let argument = format!("evaluation after step {}", self.state.step);
-            let loss = totals.loss();
-            return Err(Error::diverged("train", argument, "a finite loss", loss));
-        }
+        let argument = format!("evaluation after step {}", self.state.step);
+        let totals = totals.sound("train", argument)?;
         Ok(EvaluationLine::of(self.state.step, &totals))
     }
 
@@ -321,6 +325,7 @@ impl Run {
         let snapshot = engine.export()?;
         self.state.loss_scale = snapshot.loss_scale;
         self.store.save(&self.config, &self.state, &snapshot)?;
+        self.saved = Some(self.state.step);
         Ok(self.store.checkpoint(self.state.step))
     }
 }
@@ -369,17 +374,4 @@ fn same_run(new: State, saved: State) -> Result<State> {
         }
     }
     Ok(saved)
-}
-
-/// Refuses a folder that holds checkpoints already.
-fn unused(store: &Store, state: State) -> Result<State> {
-    match store.steps()?.last() {
-        None => Ok(state),
-        Some(step) => {
-            let name = store.folder().display().to_string();
-            let got = format!("a run that has come to step {step}");
-            let error = Error::input("train", name, "a new folder", got);
-            Err(error.advise("go on with --resume, or name another output"))
-        }
-    }
 }

@@ -1,8 +1,10 @@
 //! How well logits predict targets.
 
+use std::borrow::Cow;
+
 use dla_core::model::{Call, ModelConfig, Reply, Rows};
 use dla_core::nn::loss::IGNORED;
-use dla_core::{Model, ModelSession, Result};
+use dla_core::{Error, Model, ModelSession, Result};
 
 use crate::engine::Scores;
 
@@ -135,6 +137,22 @@ impl Totals {
         self.nats / self.counted as f64
     }
 
+    /// The same, if the loss is finite, as it is of every sound model.
+    ///
+    /// # Errors
+    /// When it is not, or nothing counted.
+    pub fn sound(
+        self,
+        operation: &'static str,
+        argument: impl Into<Cow<'static, str>>,
+    ) -> Result<Self> {
+        let loss = self.loss();
+        match loss.is_finite() {
+            true => Ok(self),
+            false => Err(Error::diverged(operation, argument, "a finite loss", loss)),
+        }
+    }
+
     /// The share of hits; NaN if nothing counted.
     pub fn accuracy(&self) -> f64 {
         self.hits as f64 / self.counted as f64
@@ -167,5 +185,19 @@ mod tests {
         let totals = scores.totals(&targets);
         assert_eq!((totals.counted, totals.hits), (2, 1));
         assert!((totals.loss() - 4.5).abs() < 1e-3 && totals.accuracy() == 0.5);
+        assert_eq!(totals.sound("eval", "logits").expect("a loss"), totals);
+    }
+
+    #[test]
+    fn losses_that_are_no_numbers_are_told() {
+        let mut scores = Scores::default();
+        scores.add(&[1.0, 2.0, f32::NAN, 1.0], 2, &[1, 1]);
+        for totals in [scores.totals(&[1, 1]), scores.totals(&[IGNORED; 2])] {
+            let error = totals.sound("eval", "logits").expect_err("no loss");
+            assert!(
+                error.is_diverged() && error.to_string().contains("finite"),
+                "{error}"
+            );
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A run's folder: checkpoints that are whole or absent, the newest of which a run goes on from.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use dla_core::checkpoint::Checkpoint;
@@ -18,6 +18,8 @@ use crate::loss_scale::LossScale;
 const TOKENIZER: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
 const OPTIMISER: &str = "optimiser.safetensors";
 const STATE: &str = "state.json";
+/// The file whose lock keeps other runs out.
+const LOCK: &str = ".lock";
 /// What the names of checkpoints begin with.
 const PREFIX: &str = "step-";
 
@@ -40,6 +42,12 @@ pub struct State {
     pub loss_scale: Option<LossScale>,
 }
 
+/// A run's own folder for as long as it lives. The lock's file stays: it says nothing by itself.
+#[derive(Debug)]
+pub struct Claim {
+    _file: File,
+}
+
 /// A run's folder.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -50,17 +58,66 @@ pub struct Store {
 }
 
 impl Store {
-    /// The folder `folder`, made if it is not there; checkpoints get the tokenizer in `tokenizer`.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn open(folder: &Path, keep: usize, tokenizer: Option<&Path>) -> Result<Self> {
-        fs::create_dir_all(folder).map_err(|error| unwritten(folder, error))?;
-        Ok(Self {
+    /// The folder `folder`, whether it is there or not; checkpoints get the tokenizer in `tokenizer`.
+    pub fn open(folder: &Path, keep: usize, tokenizer: Option<&Path>) -> Self {
+        Self {
             folder: folder.to_owned(),
             keep,
             tokenizer: tokenizer.map(Path::to_owned),
-        })
+        }
+    }
+
+    /// Refuses a folder whose newest checkpoint is not the one after `step` steps, or that holds one where there is
+    /// to be none.
+    ///
+    /// # Errors
+    /// Then, and when the folder cannot be read.
+    pub fn check(&self, step: Option<u64>) -> Result<()> {
+        let newest = self.steps()?.last().copied();
+        if newest == step {
+            return Ok(());
+        }
+        let name = self.folder.display().to_string();
+        let come = |step: Option<u64>, none: &str| match step {
+            Some(step) => format!("a run that has come to step {step}"),
+            None => none.to_owned(),
+        };
+        let error = Error::input(
+            "train",
+            name,
+            come(step, "a new folder"),
+            come(newest, "none"),
+        );
+        Err(error.advise("go on with --resume, or name another output"))
+    }
+
+    /// Makes the folder if it is not there, and keeps other runs out of it until the claim is dropped; its newest
+    /// checkpoint must be the one after `step` steps.
+    ///
+    /// # Errors
+    /// When another run has a claim, another checkpoint is there, or the folder cannot be made.
+    pub fn claim(&self, step: Option<u64>) -> Result<Claim> {
+        fs::create_dir_all(&self.folder).map_err(|error| unwritten(&self.folder, error))?;
+        let path = self.folder.join(LOCK);
+        let file = File::create(&path).map_err(|error| unwritten(&path, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let name = self.folder.display().to_string();
+                let error = Error::input(
+                    "train",
+                    name,
+                    "a folder of its own",
+                    "another run's, which goes on",
+                );
+                return Err(error.advise("wait until it ends, or name another output"));
+            }
+            // Some file systems of networks know no locks.
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(unwritten(&path, error)),
+        }
+        self.check(step)?;
+        Ok(Claim { _file: file })
     }
 
     /// The folder.
@@ -73,12 +130,16 @@ impl Store {
         self.folder.join(format!("{PREFIX}{step:08}"))
     }
 
-    /// The steps of all checkpoints, ascending.
+    /// The steps of all checkpoints, ascending; none of a folder that is not there.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn steps(&self) -> Result<Vec<u64>> {
-        let entries = fs::read_dir(&self.folder).map_err(|error| unread(&self.folder, error))?;
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unread(&self.folder, error)),
+        };
         let mut steps = Vec::new();
         for entry in entries {
             let name = entry

@@ -9,6 +9,7 @@ use common::{Looker, MODEL, broken, settings, train};
 use dla_core::checkpoint::Checkpoint;
 use dla_core::{Model, Result};
 use dla_train::metrics::{Line, read};
+use dla_train::store::Store;
 use dla_train::{
     Batch, CpuEngine, Engine, Pace, Run, Scores, Settings, Snapshot, Start, StepReport,
 };
@@ -47,10 +48,38 @@ fn a_small_text_is_learned() {
     assert!(lines.contains(&Line::Evaluation(evaluation)));
     let curve = fs::read_to_string(folder.path().join("out/loss.svg")).expect("a curve");
     assert_eq!(curve.matches("<polyline").count(), 2);
-    let kept = fs::read_dir(folder.path().join("out"))
-        .expect("the folder")
-        .count();
-    assert_eq!(kept, 2 + 2, "two checkpoints are kept");
+    let store = Store::open(&folder.path().join("out"), 2, None);
+    assert_eq!(store.steps().expect("checkpoints"), [55, 60]);
+}
+
+/// Two processes would write over each other's checkpoints and metrics.
+#[test]
+fn a_folder_is_one_runs_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path(), 3, MODEL);
+    let output = folder.path().join("out");
+    let early = || {
+        let mut run = Run::open(settings.clone(), &Start::Fresh).expect("a run");
+        let snapshot = run.take_snapshot().expect("the first");
+        let (config, gate) = (run.config().clone(), run.gate());
+        let engine = CpuEngine::new(config, gate, run.adamw(), snapshot).expect("an engine");
+        (run, engine)
+    };
+    let ((mut first, mut engine), (mut second, mut other)) = (early(), early());
+    assert!(!output.exists(), "nothing is made before a run starts");
+    let store = Store::open(&output, 1, None);
+    let claim = store.claim(None).expect("a folder of its own");
+    let mut looker = Looker::default();
+    let error = first.train(&mut engine, &mut looker).expect_err("claimed");
+    assert!(error.to_string().contains("another run"), "{error}");
+    drop(claim);
+    first.train(&mut engine, &mut looker).expect("a run");
+    let error = second.train(&mut other, &mut looker).expect_err("too late");
+    assert!(
+        error.is_input() && error.to_string().contains("step 3"),
+        "{error}"
+    );
+    assert_eq!(looker.steps.len(), 3, "refused runs do nothing");
 }
 
 /// The bytes of a checkpoint's files.

@@ -12,6 +12,8 @@ use crate::atomic;
 const LEFT: usize = 150;
 const TOP: usize = 48;
 const CELL: [usize; 2] = [56, 26];
+/// What the axis of depths needs for its title.
+const TITLE: usize = 200;
 
 /// Where a heat map goes.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +63,7 @@ fn svg(cells: &[Cell]) -> String {
         }
     }
     let [width, height] = [
-        LEFT + CELL[0] * depths.len() + 16,
+        LEFT + TITLE.max(CELL[0] * depths.len()) + 16,
         TOP + CELL[1] * rows.len() + 16,
     ];
     let mut out = format!(

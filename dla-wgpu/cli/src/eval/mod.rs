@@ -71,7 +71,7 @@ fn over(grid: &Grid, args: &args::Eval, global: &Global) -> Result<Report> {
             what = measured.what;
             row.push(format!("{:.4}", measured.number));
             points.push(json!({
-                "capacity": capacity, "tau": tau, "number": measured.number, "result": measured.json,
+                "capacity": capacity, "tau": number(tau), "number": measured.number, "result": measured.json,
             }));
         }
         rows.push(row);
@@ -82,6 +82,15 @@ fn over(grid: &Grid, args: &args::Eval, global: &Global) -> Result<Report> {
         text: table(&head, &rows),
         json: json!({ "number": what, "grid": points }),
     })
+}
+
+/// Infinity, which JSON does not know as a number, is told in words.
+fn number(tau: f32) -> Value {
+    if tau.is_finite() {
+        json!(tau)
+    } else {
+        json!(tau.to_string())
+    }
 }
 
 fn at(folder: &Path, args: &ModelArgs) -> ModelArgs {

@@ -1,6 +1,6 @@
 //! The deviation bound of greedy boundaries against the best ones (`docs/algorithm.md` §10).
 
-use dla_core::dla::bound::Costs;
+use dla_core::dla::bound::{Costs, MAX_TOKENS};
 use dla_core::dla::sequence::Sequence;
 use dla_core::model::training::{self, LayerCall, watch};
 use dla_core::model::{ModelConfig, ModelTensors};
@@ -26,7 +26,7 @@ pub struct HeadBound {
 /// Reads `ids` from nothing; compares every head's states at the end with the best ones of hindsight.
 ///
 /// # Errors
-/// For a model without states, more than [`MAX_TOKENS`](dla_core::dla::bound::MAX_TOKENS) ids, and ids that
+/// For a model without states, more than [`MAX_TOKENS`] ids, and ids that
 /// do not fit the model.
 pub fn compare(
     config: &ModelConfig,
@@ -41,6 +41,10 @@ pub fn compare(
             expected,
             "softmax attention",
         ));
+    }
+    if ids.len() > MAX_TOKENS {
+        let expected = format!("at most {MAX_TOKENS} tokens");
+        return Err(Error::input("eval", "--lengths", expected, ids.len()));
     }
     let batch = training::Batch {
         sequences: 1,

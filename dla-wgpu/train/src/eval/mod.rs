@@ -14,12 +14,12 @@ use crate::scores::{Reader, Totals};
 /// How well the targets of `batch` are predicted.
 ///
 /// # Errors
-/// Those of [`Reader::score`].
+/// Those of [`Reader::score`], and when a loss is not finite.
 pub fn totals(reader: &impl Reader, batch: &Batch) -> Result<Totals> {
     let mut totals = Totals::default();
     for i in 0..batch.sequences {
         let (ids, targets) = batch.sequence(i);
         totals.add(reader.score(ids, targets)?.totals(targets));
     }
-    Ok(totals)
+    totals.sound("eval", "logits")
 }

@@ -27,8 +27,8 @@ impl TextScore {
 /// Predicts every token of every text but its first, in windows of `window` tokens that start from nothing.
 ///
 /// # Errors
-/// For texts that the tokenizer does not take or that have fewer than two tokens in all, no window, and
-/// those of the reader.
+/// For texts that the tokenizer does not take or that have fewer than two tokens in all, no window,
+/// those of the reader, and when a loss is not finite.
 pub fn score<'a>(
     reader: &impl Reader,
     tokenizer: &Tokenizer,
@@ -51,10 +51,11 @@ pub fn score<'a>(
         }
         score.bytes += text.len() - first_bytes(tokenizer, &ids).min(text.len());
     }
-    match score.totals.counted {
-        0 => Err(Error::input("eval", "text", "at least two tokens", "fewer")),
-        _ => Ok(score),
+    if score.totals.counted == 0 {
+        return Err(Error::input("eval", "text", "at least two tokens", "fewer"));
     }
+    score.totals = score.totals.sound("eval", "logits")?;
+    Ok(score)
 }
 
 /// The bytes of the first token, which nothing predicts.
