@@ -410,3 +410,13 @@ fn corollary_aligned_boundaries_beat_fixed_blocks() {
     }
     assert_eq!(costs.best(changes.len()), changes);
 }
+
+/// Where there are no tokens there is nothing to deviate, however many blocks are asked for.
+#[test]
+fn no_tokens_have_a_bound_of_zero() {
+    let costs = Costs::new::<f64>(&[]).expect("few tokens");
+    for starts in [&[][..], &[0]] {
+        assert_eq!(costs.bound(starts), 0.0, "{starts:?}");
+    }
+    assert_eq!(costs.best(3), [0_usize; 0]);
+}

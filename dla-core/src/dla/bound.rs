@@ -72,8 +72,11 @@ impl Costs {
         self.cost[last * (last + 1) / 2 + first]
     }
 
-    /// The bound of the partition whose blocks begin at `starts`, ascending from 0.
+    /// The bound of the partition whose blocks begin at `starts`, ascending from 0; 0 for no tokens.
     pub fn bound(&self, starts: &[usize]) -> f64 {
+        if self.len == 0 {
+            return 0.0;
+        }
         let ends = starts.iter().skip(1).copied().chain([self.len]);
         let block = |(&first, end): (&usize, usize)| self.block(first, end - 1);
         starts.iter().zip(ends).map(block).sum()

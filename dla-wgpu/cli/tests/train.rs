@@ -160,6 +160,39 @@ fn a_run_is_trained_measured_and_goes_on() {
     assert_eq!(grid["grid"][3]["capacity"], 3);
 }
 
+/// Where no bound is to divide by there is no ratio; where no token is there is nothing to compare.
+#[test]
+fn bounds_of_next_to_no_text() {
+    let folder = Folder::new(1);
+    assert!(folder.train(&[]).status.success());
+    let one = folder.path("one.txt");
+    fs::write(&one, "a").expect("a text");
+    let one = one.display().to_string();
+    for task in ["bound", "states"] {
+        let words = ["--task", task, "--text-file", &one, "--held-out"];
+        assert_refused(task, &folder.try_eval(1, &words), "at least one token");
+    }
+    let words = ["--task", "bound", "--text-file", &one];
+    let bound = folder.eval(1, &words);
+    for head in bound["heads"].as_array().expect("heads") {
+        assert_eq!(
+            (&head["offline"], &head["ratio"]),
+            (&0.0.into(), &Value::Null)
+        );
+    }
+    let words = [&words[..], &["--grid", "K=2:tau=1"]].concat();
+    let grid = folder.eval(1, &words);
+    assert_eq!(grid["grid"][0]["number"], Value::Null, "{grid}");
+    let model = folder.path("out/step-00000001").display().to_string();
+    let told = dla(["eval", "--backend", "cpu", "--model", &model]
+        .iter()
+        .chain(&words));
+    assert_eq!(
+        stdout(&told),
+        "greedy/offline bound  τ 1\nK 2                     –\n"
+    );
+}
+
 #[test]
 fn needles_are_drawn_as_a_heat_map() {
     let folder = Folder::new(1);

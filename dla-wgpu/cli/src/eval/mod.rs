@@ -22,7 +22,8 @@ struct Measured {
     json: Value,
     /// What the number is.
     what: &'static str,
-    number: f64,
+    /// None where it is the quotient of nothing.
+    number: Option<f64>,
 }
 
 /// Measures the model, once or for every point of the grid.
@@ -69,7 +70,7 @@ fn over(grid: &Grid, args: &args::Eval, global: &Global) -> Result<Report> {
             let model = at(folder.path(), &args.model);
             let measured = tasks::measure(args, &model, global)?;
             what = measured.what;
-            row.push(format!("{:.4}", measured.number));
+            row.push(cell(measured.number, 4));
             points.push(json!({
                 "capacity": capacity, "tau": number(tau), "number": measured.number, "result": measured.json,
             }));
@@ -98,6 +99,11 @@ fn at(folder: &Path, args: &ModelArgs) -> ModelArgs {
         model: folder.to_owned(),
         weights: args.weights,
     }
+}
+
+/// A number with so many places, or a dash for none.
+fn cell(number: Option<f64>, places: usize) -> String {
+    number.map_or("–".to_owned(), |number| format!("{number:.places$}"))
 }
 
 /// Columns of equal width: the first one's words to the left, the others to the right.

@@ -8,7 +8,7 @@ use dla_train::task::niah::{Haystack, Kind, Niah, NiahOptions, depths};
 use dla_train::task::{Corpus, Mqar, Split, Task as _};
 use serde_json::json;
 
-use super::{Measured, heat, table};
+use super::{Measured, cell, heat, table};
 use crate::args::{Eval, Global, ModelArgs, Task};
 use crate::progress;
 use crate::runner::Runner;
@@ -99,7 +99,7 @@ fn bits(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
             "tokens": totals.counted, "bytes": score.bytes, "window": window,
         }),
         what: "bits per byte",
-        number,
+        number: Some(number),
     })
 }
 
@@ -126,7 +126,7 @@ fn recall(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
         text: table(&head, &rows),
         json: json!({ "length": length, "examples": args.examples, "pairs": lines }),
         what: "accuracy",
-        number: sum / args.pairs.len() as f64,
+        number: Some(sum / args.pairs.len() as f64),
     })
 }
 
@@ -198,11 +198,12 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
             })
         })
         .collect();
+    let found: f64 = cells.iter().map(|cell| cell.found).sum();
     Ok(Measured {
         text: table(&head, &rows),
         json: json!({ "examples": args.examples, "cells": lines }),
         what: "found",
-        number: cells.iter().map(|cell| cell.found).sum::<f64>() / cells.len() as f64,
+        number: Some(found / cells.len() as f64),
     })
 }
 
@@ -219,7 +220,7 @@ fn bounds(args: &Eval, model: &ModelArgs) -> Result<Measured> {
             head.states.to_string(),
         ];
         row.extend([head.greedy, head.offline, head.single].map(|x| format!("{x:.4}")));
-        row.push(format!("{:.3}", head.greedy / head.offline));
+        row.push(cell(head.ratio(), 3));
         rows.push(row);
     }
     let lines: Vec<_> = heads
@@ -228,10 +229,10 @@ fn bounds(args: &Eval, model: &ModelArgs) -> Result<Measured> {
             json!({
                 "layer": head.layer, "head": head.head, "states": head.states,
                 "greedy": head.greedy, "offline": head.offline, "single": head.single,
+                "ratio": head.ratio(),
             })
         })
         .collect();
-    let sum = |of: fn(&bound::HeadBound) -> f64| heads.iter().map(of).sum::<f64>();
     let head = [
         "layer.head",
         "states",
@@ -244,7 +245,7 @@ fn bounds(args: &Eval, model: &ModelArgs) -> Result<Measured> {
         text: table(&head.map(str::to_owned), &rows),
         json: json!({ "tokens": ids.len(), "heads": lines }),
         what: "greedy/offline bound",
-        number: sum(|head| head.greedy) / sum(|head| head.offline),
+        number: bound::overall(&heads),
     })
 }
 
@@ -284,6 +285,6 @@ fn openings(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured>
         text: table(&head.map(str::to_owned), &rows),
         json: json!({ "tokens": ids.len(), "heads": lines }),
         what: "boundary rate",
-        number: rates.sum::<f64>() / heads.len() as f64,
+        number: Some(rates.sum::<f64>() / heads.len() as f64),
     })
 }

@@ -6,6 +6,8 @@ use dla_core::model::training::{self, LayerCall, watch};
 use dla_core::model::{ModelConfig, ModelTensors};
 use dla_core::{Decisions, Dims, Error, Result, Schedule};
 
+use super::states_of;
+
 /// The bounds of one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadBound {
@@ -23,25 +25,34 @@ pub struct HeadBound {
     pub single: f64,
 }
 
+impl HeadBound {
+    /// How many times the best states' bound the model's own is; none where the best has none.
+    pub fn ratio(&self) -> Option<f64> {
+        ratio(self.greedy, self.offline)
+    }
+}
+
+/// The ratio of [`HeadBound::ratio`] for the sums over all heads.
+pub fn overall(heads: &[HeadBound]) -> Option<f64> {
+    let sum = |of: fn(&HeadBound) -> f64| heads.iter().map(of).sum();
+    ratio(sum(|head| head.greedy), sum(|head| head.offline))
+}
+
+fn ratio(greedy: f64, offline: f64) -> Option<f64> {
+    (offline != 0.0).then(|| greedy / offline)
+}
+
 /// Reads `ids` from nothing; compares every head's states at the end with the best ones of hindsight.
 ///
 /// # Errors
-/// For a model without states, more than [`MAX_TOKENS`] ids, and ids that
-/// do not fit the model.
+/// For no ids or more than [`MAX_TOKENS`], a model without states, and ids
+/// that do not fit the model.
 pub fn compare(
     config: &ModelConfig,
     tensors: &ModelTensors<Vec<f32>>,
     ids: &[u32],
 ) -> Result<Vec<HeadBound>> {
-    if config.attention().is_some() {
-        let expected = "a model with states";
-        return Err(Error::unsupported(
-            "eval",
-            "--model",
-            expected,
-            "softmax attention",
-        ));
-    }
+    states_of(config, ids)?;
     if ids.len() > MAX_TOKENS {
         let expected = format!("at most {MAX_TOKENS} tokens");
         return Err(Error::input("eval", "--lengths", expected, ids.len()));

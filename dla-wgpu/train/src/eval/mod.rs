@@ -6,7 +6,8 @@ pub mod needles;
 pub mod states;
 pub mod text;
 
-use dla_core::Result;
+use dla_core::model::ModelConfig;
+use dla_core::{Error, Result};
 
 use crate::batch::Batch;
 use crate::scores::{Reader, Totals};
@@ -22,4 +23,16 @@ pub fn totals(reader: &impl Reader, batch: &Batch) -> Result<Totals> {
         totals.add(reader.score(ids, targets)?.totals(targets));
     }
     totals.sound("eval", "logits")
+}
+
+/// Refuses what leaves no states to look at: a model without any, and no ids.
+fn states_of(config: &ModelConfig, ids: &[u32]) -> Result<()> {
+    if config.attention().is_some() {
+        let (expected, got) = ("a model with states", "softmax attention");
+        return Err(Error::unsupported("eval", "--model", expected, got));
+    }
+    match ids.is_empty() {
+        true => Err(Error::input("eval", "text", "at least one token", "none")),
+        false => Ok(()),
+    }
 }

@@ -1,8 +1,9 @@
 //! How a model's states open and merge on a text.
 
+use dla_core::Result;
 use dla_core::model::{Call, Rows};
-use dla_core::{Error, Result};
 
+use super::states_of;
 use crate::scores::Reader;
 
 /// Tokens that are read at once.
@@ -43,18 +44,7 @@ impl HeadStates {
 /// For no ids, a model without states, and those of the reader.
 pub fn count(reader: &impl Reader, ids: &[u32]) -> Result<Vec<HeadStates>> {
     let config = reader.config();
-    if config.attention().is_some() {
-        let expected = "a model with states";
-        return Err(Error::unsupported(
-            "eval",
-            "--model",
-            expected,
-            "softmax attention",
-        ));
-    }
-    if ids.is_empty() {
-        return Err(Error::input("eval", "text", "at least one token", "none"));
-    }
+    states_of(config, ids)?;
     let heads = config.dims().heads;
     let all = (0..config.layers).flat_map(|layer| (0..heads).map(move |head| (layer, head)));
     let mut counts: Vec<HeadStates> = all
