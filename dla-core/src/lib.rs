@@ -20,6 +20,7 @@ pub mod decisions;
 pub mod dims;
 pub mod dla;
 pub mod error;
+pub mod file;
 pub mod inputs;
 pub mod model;
 pub mod nn;

@@ -26,6 +26,7 @@ pub use upcycle::Upcycle;
 use self::shards::Shards;
 use self::survey::Survey;
 use crate::error::{Error, Result};
+use crate::file;
 use crate::model::{Model, ModelConfig, ModelTensors, Weights};
 use crate::tensors::TensorFile;
 
@@ -53,7 +54,7 @@ impl Checkpoint {
     /// When a file is missing or malformed, or config.json asks for what is not served; the error
     /// names the setting and the reason. Pickled weights are refused with the command that converts them.
     pub fn open(folder: &Path) -> Result<Self> {
-        let text = shards::read_text(&folder.join("config.json"))?;
+        let text = file::read_text("load", &folder.join("config.json"))?;
         Self::new(&text, Shards::open(folder)?)
     }
 

@@ -1,22 +1,19 @@
 //! The safetensors files of one checkpoint.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::{in_load, json};
 use crate::error::{Error, Result};
+use crate::file;
 use crate::model::Weights;
 use crate::tensors::{Tensor, TensorFile};
 
 const WHOLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const PICKLE: &str = "pytorch_model.bin";
-/// The longest JSON text that is read.
-const MAX_TEXT: u64 = 64 << 20;
 
 /// All files, and which of them holds a tensor.
 #[derive(Debug)]
@@ -48,7 +45,7 @@ impl Shards {
 
     /// The files that the index names.
     fn indexed(folder: &Path) -> Result<Self> {
-        let object = json::parse(INDEX, &read_text(&folder.join(INDEX))?)?;
+        let object = json::parse(INDEX, &file::read_text("load", &folder.join(INDEX))?)?;
         let Some(Value::Object(map)) = object.get("weight_map") else {
             return Err(index_fault("weight_map", "an object", "none"));
         };
@@ -112,28 +109,7 @@ pub(super) fn missing(name: &str, shape: &[usize]) -> Error {
     Error::input("load", format!("tensor {name}"), expected, "no such tensor")
 }
 
-/// A text file, if it is not absurdly long.
-pub(super) fn read_text(path: &Path) -> Result<String> {
-    let refuse = |got: String| {
-        let name = path.display().to_string();
-        Error::input("load", name, "a readable file", got).advise("check the path")
-    };
-    let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
-    let mut text = String::new();
-    let read = file.take(MAX_TEXT + 1).read_to_string(&mut text);
-    read.map_err(|error| refuse(error.to_string()))?;
-    match text.len() as u64 {
-        0..=MAX_TEXT => Ok(text),
-        _ => Err(refuse(format!("more than {MAX_TEXT} bytes"))),
-    }
-}
-
 fn open(path: &Path) -> Result<TensorFile> {
-    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    if !is_file {
-        let name = path.display().to_string();
-        return Err(Error::input("load", name, "a regular file", "none"));
-    }
     TensorFile::open(path).map_err(in_load)
 }
 

@@ -18,6 +18,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use self::unique::UniqueNames;
 pub use self::write::write;
 use crate::error::{Error, Result};
+use crate::file;
 
 /// Bytes that hold the header's length at the start of a file.
 const PREFIX: usize = 8;
@@ -123,9 +124,7 @@ impl TensorFile {
     /// When it cannot be read or is not a well-formed safetensors file.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        regular(path, &name)?;
-        let bytes = std::fs::read(path).map_err(|error| unreadable(&name, error))?;
-        Self::parse(name, bytes)
+        Self::parse(name, file::read("read", path, u64::MAX)?)
     }
 
     /// Opens a file of which each tensor is read when it is asked for, so that memory never holds
@@ -135,8 +134,7 @@ impl TensorFile {
     /// When it cannot be opened or is not a well-formed safetensors file.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        regular(path, &name)?;
-        let file = File::open(path).map_err(|error| unreadable(&name, error))?;
+        let file = file::open("read", path)?;
         Self::new(name, Source::Disk(Mutex::new(file)))
     }
 
@@ -351,21 +349,6 @@ fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
 
 fn widen<T: Copy + Into<f32>>(values: &[T]) -> Vec<f32> {
     values.iter().map(|&value| value.into()).collect()
-}
-
-/// Refuses folders, and devices and pipes, which may have no end.
-fn regular(path: &Path, name: &str) -> Result<()> {
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(name, error))?;
-    let got = match metadata.is_dir() {
-        _ if metadata.is_file() => return Ok(()),
-        true => "a folder",
-        false => "a device or a pipe",
-    };
-    Err(Error::input("read", name.to_owned(), "a regular file", got))
-}
-
-fn unreadable(name: &str, error: io::Error) -> Error {
-    Error::input("read", name.to_owned(), "a readable file", error).advise("check the path")
 }
 
 /// The header and where the data after it starts; what is wrong, if it is not one.

@@ -1,9 +1,9 @@
 //! A tokenizer.json, through the `tokenizers` crate.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
+use dla_core::file::{self, MAX_TEXT};
 use dla_core::{Error, Result};
 use serde_json::Value;
 use tokenizers::Tokenizer;
@@ -181,8 +181,5 @@ fn special<'a>(settings: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| {
-        let path = path.display().to_string();
-        Error::file("tokenizer", path, "to be read", error)
-    })
+    file::read("tokenizer", path, MAX_TEXT)
 }

@@ -390,20 +390,6 @@ fn a_small_file_cannot_ask_for_all_memory() {
     assert_refused("memory", &run, "memory");
 }
 
-/// What has no end is not read.
-#[test]
-fn only_regular_files_are_read() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let output = folder.path().join("out.safetensors");
-    let mut inputs = vec![folder.path()];
-    if cfg!(unix) {
-        inputs.push("/dev/zero".as_ref());
-    }
-    for input in inputs {
-        assert_refused("not regular", &op(input, &output, &[]), "a regular file");
-    }
-}
-
 #[test]
 fn the_soft_recurrence_has_no_chunks() {
     let folder = tempfile::tempdir().expect("a temporary folder");

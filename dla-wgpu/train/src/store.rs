@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dla_core::checkpoint::Checkpoint;
 use dla_core::model::{ModelConfig, ModelTensors, TensorName};
 use dla_core::tensors::{self, TensorFile};
-use dla_core::{Error, Result};
+use dla_core::{Error, Result, file};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic;
@@ -222,7 +222,7 @@ impl Store {
         };
         let folder = self.checkpoint(step);
         let path = folder.join(STATE);
-        let text = fs::read_to_string(&path).map_err(|error| unread(&path, error))?;
+        let text = file::read_text("train", &path)?;
         let state: State = serde_json::from_str(&text).map_err(|error| {
             Error::input(
                 "train",

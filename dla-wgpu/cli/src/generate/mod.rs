@@ -3,10 +3,10 @@
 mod states;
 mod text;
 
-use std::fs;
 use std::time::Instant;
 
 use dla_core::checkpoint::Checkpoint;
+use dla_core::file::{self, MAX_TEXT};
 use dla_core::model::{Call, Rows};
 use dla_core::sample::{Sampler, SamplerOptions};
 use dla_core::{Error, Result};
@@ -72,10 +72,7 @@ fn options(args: &Generate) -> SamplerOptions {
 fn prompt(args: &Generate) -> Result<Vec<u8>> {
     match (&args.prompt, &args.prompt_file) {
         (Some(text), _) => Ok(text.clone().into_bytes()),
-        (None, Some(path)) => fs::read(path).map_err(|error| {
-            let path = path.display().to_string();
-            Error::input("generate", path, "a file that can be read", error)
-        }),
+        (None, Some(path)) => file::read("generate", path, MAX_TEXT),
         (None, None) => Ok(Vec::new()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dla_core::file::{self, MAX_TEXT};
 use dla_core::{Error, Result};
 use dla_text::Tokenizer;
 
@@ -34,9 +35,7 @@ impl Text {
             true => Some(Tokenizer::of(folder, vocabulary)?),
             false => None,
         };
-        let bytes = std::fs::read(path).map_err(|error| {
-            Error::input("segment", name(), "a readable file", error).advise("check the path")
-        })?;
+        let bytes = file::read("segment", path, MAX_TEXT)?;
         if bytes.is_empty() {
             return Err(Error::input("segment", name(), "a text", "an empty file"));
         }

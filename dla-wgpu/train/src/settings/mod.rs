@@ -4,12 +4,11 @@ mod compute;
 mod data;
 mod model;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use dla_core::dla::gate::Gate;
 use dla_core::model::training::{AdamWOptions, LearningRate, Theta};
-use dla_core::{Error, Result};
+use dla_core::{Error, Result, file};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::compute::is_scale;
@@ -142,16 +141,8 @@ impl Settings {
     /// # Errors
     /// For a file that cannot be read, TOML that is none, unknown keys, and values outside their ranges.
     pub fn open(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| {
-            Error::input(
-                "train",
-                name.clone(),
-                "a settings file that can be read",
-                error,
-            )
-        })?;
-        Self::parse(&name, &text)
+        let text = file::read_text("train", path)?;
+        Self::parse(&path.display().to_string(), &text)
     }
 
     /// Reads the settings in `text`; `name` is what errors call it.

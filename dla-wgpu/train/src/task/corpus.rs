@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dla_core::{Error, Result};
+use dla_core::{Error, Result, file};
 use dla_text::Tokenizer;
 
 use super::Split;
@@ -11,6 +11,8 @@ use crate::random::mix;
 
 /// One of how many bytes of every work is held out: the last 5%.
 const HELD: usize = 20;
+/// The longest file that is read, 4 GiB.
+const MAX_WORK: u64 = 4 << 30;
 
 /// Texts, read once.
 #[derive(Clone, Debug)]
@@ -92,7 +94,7 @@ impl Corpus {
 
 impl Work {
     fn read(path: PathBuf) -> Result<Self> {
-        let bytes = fs::read(&path).map_err(|error| unread(&path, error))?;
+        let bytes = file::read("train", &path, MAX_WORK)?;
         let mut held = bytes.len() - bytes.len() / HELD;
         // Not inside a character.
         while bytes.get(held).is_some_and(|byte| byte & 0xC0 == 0x80) {
