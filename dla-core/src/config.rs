@@ -84,13 +84,14 @@ impl Config {
         }
     }
 
-    /// Refuses a block of no tokens, and an ε that is negative or not finite.
+    /// Refuses a block of no tokens, and an ε that is negative or not finite in single precision.
     pub fn check(&self) -> Result<()> {
         if self.schedule == (Schedule::Fixed { block: 0 }) {
             return Err(Error::input("op", "block", "at least 1", 0));
         }
-        if !self.epsilon.is_finite() || self.epsilon < 0.0 {
-            let expected = "finite and at least 0";
+        let single = self.epsilon as f32;
+        if !single.is_finite() || self.epsilon < 0.0 {
+            let expected = "at least 0, and finite in f32";
             return Err(Error::input("op", "epsilon", expected, self.epsilon));
         }
         Ok(())

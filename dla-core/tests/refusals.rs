@@ -96,7 +96,7 @@ fn values_out_of_range() {
     refuses_change(Backbone::Decay, "lengths", |case| {
         case.lengths = Some(vec![6, 7])
     });
-    for epsilon in [-1.0, f64::NAN, f64::INFINITY] {
+    for epsilon in [-1.0, f64::NAN, f64::INFINITY, 1e39] {
         refuses_change(Backbone::Decay, "epsilon", |case| {
             case.config.epsilon = epsilon
         });

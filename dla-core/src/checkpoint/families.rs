@@ -289,7 +289,9 @@ fn dla(section: &Fields<'_>, backbone: Backbone) -> Result<DlaConfig> {
         ..defaults
     };
     let check = operator.check();
-    check.map_err(|_| section.refuse("epsilon", "finite and at least 0", operator.epsilon))?;
+    check.map_err(|_| {
+        section.refuse("epsilon", "at least 0, and finite in f32", operator.epsilon)
+    })?;
     let capacity = section.size_or_none("capacity")?.unwrap_or(30);
     Ok(DlaConfig { capacity, operator })
 }

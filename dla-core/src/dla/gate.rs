@@ -44,6 +44,7 @@ impl std::str::FromStr for GateMode {
 /// assert_eq!(gate.slope(0.9, 0.9), 0.25 / 0.1);
 /// assert_eq!(gate.value(1.0, f64::INFINITY), 0.0);
 /// assert_eq!(gate.value(f64::NAN, 0.9), 0.0);
+/// assert!(Gate { theta: 1e-50, ..gate }.check().is_err()); // 0 in f32
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
@@ -63,17 +64,13 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Refuses a θ that is not finite and above 0.
+    /// Refuses a θ that is not above 0, and one that single precision has no normal number for: the slope would be
+    /// infinite there.
+    ///
+    /// # Errors
+    /// An input error about `theta`.
     pub fn check(&self) -> Result<()> {
-        if self.theta.is_finite() && self.theta > 0.0 {
-            return Ok(());
-        }
-        Err(Error::input(
-            "op",
-            "theta",
-            "finite and above 0",
-            self.theta,
-        ))
+        check_theta("op", "theta", self.theta)
     }
 
     /// γ = σ((I − τ)/θ); 0 where the score is not finite.
@@ -89,6 +86,18 @@ impl Gate {
     pub fn slope<R: Real>(&self, score: R, tau: R) -> R {
         let gamma = self.value(score, tau);
         gamma * (R::ONE - gamma) / R::from_f64(self.theta)
+    }
+}
+
+/// Refuses a width that no gate can have.
+pub(crate) fn check_theta(op: &'static str, argument: &'static str, theta: f64) -> Result<()> {
+    let single = theta as f32;
+    match single.is_normal() && single > 0.0 {
+        true => Ok(()),
+        false => {
+            let expected = "above 0, and neither too small nor too large for f32";
+            Err(Error::input(op, argument, expected, theta))
+        }
     }
 }
 

@@ -218,6 +218,7 @@ fn settings_that_are_not_served_are_named() {
         ("capacity", dla(json!({"capacity": 65}))),
         ("norm", dla(json!({"norm": "l2"}))),
         ("epsilon", dla(json!({"epsilon": -1.0}))),
+        ("epsilon", dla(json!({"epsilon": 1e39}))),
     ] {
         assert_refused(key, load(&config, safetensors(&tensors())), key);
     }

@@ -169,7 +169,22 @@ fn words() -> Vec<Malformed> {
             "op, epsilon",
             with_word("epsilon", "inf"),
         ),
+        (
+            "epsilon infinite in f32",
+            "op, epsilon",
+            with_word("epsilon", "1e39"),
+        ),
         ("theta zero", "op, theta", with_word("theta", "0")),
+        (
+            "theta zero in f32",
+            "op, theta",
+            with_word("theta", "1e-50"),
+        ),
+        (
+            "theta infinite in f32",
+            "op, theta",
+            with_word("theta", "1e39"),
+        ),
         (
             "capacity not K",
             "metadata capacity",

@@ -1,6 +1,7 @@
 //! The gate's θ of a step.
 
-use crate::error::{Error, Result};
+use crate::dla::gate::check_theta;
+use crate::error::Result;
 
 /// θ from step to step: constant, or geometrically from `start` to `end`; a pure function of the step.
 ///
@@ -39,17 +40,13 @@ impl Theta {
         (self.start.ln() + done * (self.end.ln() - self.start.ln())).exp()
     }
 
-    /// Refuses ends that are not finite and above 0.
+    /// Refuses ends that no gate can have.
     ///
     /// # Errors
     /// An input error that names the setting.
     pub fn check(&self) -> Result<()> {
-        for (name, theta) in [("theta", self.start), ("theta_end", self.end)] {
-            if !theta.is_finite() || theta <= 0.0 {
-                return Err(Error::input("gate", name, "finite and above 0", theta));
-            }
-        }
-        Ok(())
+        check_theta("gate", "theta", self.start)?;
+        check_theta("gate", "theta_end", self.end)
     }
 }
 
@@ -106,7 +103,7 @@ mod tests {
     #[test]
     fn ends_without_meaning_are_refused() {
         assert!(FALLING.check().is_ok());
-        for bad in [0.0, -0.1, f64::NAN, f64::INFINITY] {
+        for bad in [0.0, -0.1, f64::NAN, f64::INFINITY, 1e-50, 1e39] {
             let start = Theta {
                 start: bad,
                 ..FALLING
