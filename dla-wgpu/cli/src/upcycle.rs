@@ -1,7 +1,5 @@
 //! `dla upcycle`: a plain checkpoint as DLA, with the same outputs until it is tuned.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use dla_core::checkpoint::{Checkpoint, Upcycle};
@@ -37,8 +35,10 @@ pub fn run(args: &args::Upcycle) -> Result<Report> {
     let config = upcycle.config(&checkpoint)?;
     progress::watched("writing the model", || {
         atomic::folder_of(&args.output, |folder| {
-            write_text(&folder.join("config.json"), &config)?;
-            write_weights(&folder.join("model.safetensors"), &upcycle, &checkpoint)?;
+            atomic::new_bytes(&folder.join("config.json"), config.as_bytes())?;
+            atomic::new_file(&folder.join("model.safetensors"), |out| {
+                upcycle.weights(&checkpoint, out)
+            })?;
             copy_companions(&args.model, folder)
         })
     })?;
@@ -48,24 +48,12 @@ pub fn run(args: &args::Upcycle) -> Result<Report> {
 /// Refuses, before any work is done, an output that exists or whose parent does not.
 fn check_output(output: &Path) -> Result<()> {
     atomic::check(output)?;
-    if output.exists() {
+    if output.exists() || output.is_symlink() {
         let name = output.display().to_string();
-        let error = Error::input("write", name, "a new folder", "an existing file");
+        let error = Error::input("write", name, "a new folder", "an existing one");
         return Err(error.advise("name another one"));
     }
     Ok(())
-}
-
-fn write_text(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|error| unwritten(path, error))
-}
-
-fn write_weights(path: &Path, upcycle: &Upcycle, checkpoint: &Checkpoint) -> Result<()> {
-    let file = File::create_new(path).map_err(|error| unwritten(path, error))?;
-    let mut out = BufWriter::new(file);
-    upcycle.weights(checkpoint, &mut out)?;
-    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
-    ended.map_err(|error| unwritten(path, error))
 }
 
 /// Copies what lies beside the weights of one model directory, its tokenizer above all, to another.
@@ -76,14 +64,10 @@ pub(crate) fn copy_companions(from: &Path, to: &Path) -> Result<()> {
     for name in COMPANIONS {
         let source = from.join(name);
         if source.is_file() {
-            fs::copy(&source, to.join(name)).map_err(|error| unwritten(&to.join(name), error))?;
+            atomic::copy(&source, &to.join(name))?;
         }
     }
     Ok(())
-}
-
-fn unwritten(path: &Path, error: io::Error) -> Error {
-    Error::file("write", path.display().to_string(), "to be written", error)
 }
 
 fn told(args: &args::Upcycle) -> Report {

@@ -193,6 +193,32 @@ fn bounds_of_next_to_no_text() {
     );
 }
 
+/// A disk that is full before a point's model is whole is told as such, though only a buffer's last bytes are missing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_point_of_a_grid_that_cannot_be_written_is_told() {
+    let folder = Folder::new(1);
+    assert!(folder.train(&[]).status.success());
+    let model = folder.path("out/step-00000001");
+    let size = fs::metadata(model.join("model.safetensors")).expect("weights");
+    let blocks = (size.len() - 1) / 512;
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    let words = "--task mqar --length 32 --pairs 4 --grid K=3:tau=1.2";
+    let run = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_dla")])
+        .args(["eval", "--backend", "cpu", "--model"])
+        .arg(model)
+        .args(words.split(' '))
+        .output()
+        .expect("a shell");
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(
+        stderr(&run).contains("model.safetensors: expected to be written"),
+        "{}",
+        stderr(&run)
+    );
+}
+
 #[test]
 fn needles_are_drawn_as_a_heat_map() {
     let folder = Folder::new(1);

@@ -1,27 +1,29 @@
 //! Files that appear whole or not at all.
 
-use std::io::Write;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
-use dla_core::{Error, Result};
+use dla_core::{Error, Result, file};
+
+/// The most symbolic links that are followed one after the other; Linux follows as many.
+const MAX_LINKS: usize = 40;
 
 /// Writes `bytes` beside `path`, then renames: a failure or a crash leaves what was there before. A symbolic link
-/// stays one; the file that it names is replaced.
+/// stays one; the file that it names is replaced, or made if it is not there.
 ///
 /// # Errors
 /// When the folder, the disk or the rename refuses.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let target = std::fs::canonicalize(path);
-    let path = target.as_deref().unwrap_or(path); // not there yet
-    let persist = || -> std::io::Result<()> {
-        let mut file = builder().tempfile_in(folder(path))?;
+    let persist = || -> io::Result<()> {
+        let target = target(path)?;
+        let mut file = builder().tempfile_in(folder(&target))?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
-        file.persist(path)?;
+        file.persist(target)?;
         Ok(())
     };
-    persist()
-        .map_err(|error| Error::file("write", path.display().to_string(), "to be written", error))
+    persist().map_err(|error| unwritten(path, error))
 }
 
 /// Makes the folder `path`, which does not exist, with what `fill` puts into it: whole or not at all.
@@ -29,8 +31,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// Those of `fill`, and when the parent folder, the disk or the rename refuses.
 pub fn folder_of(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let unwritten =
-        |error| Error::file("write", path.display().to_string(), "to be written", error);
+    let unwritten = |error| unwritten(path, error);
     let temporary = directory_builder()
         .tempdir_in(folder(path))
         .map_err(unwritten)?;
@@ -41,13 +42,49 @@ pub fn folder_of(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<
     Ok(())
 }
 
+/// Makes the file `path`, which does not exist, in a folder that is not in its place yet: `fill` writes into it, and
+/// it is on the disk when this returns.
+///
+/// # Errors
+/// Those of `fill`, and when the folder or the disk refuses.
+pub fn new_file(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    let unwritten = |error| unwritten(path, error);
+    let mut out = BufWriter::new(File::create_new(path).map_err(unwritten)?);
+    fill(&mut out)?;
+    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
+    ended.map_err(unwritten)
+}
+
+/// Makes the file `path` of `bytes`, as [`new_file`].
+///
+/// # Errors
+/// As [`new_file`].
+pub fn new_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    new_file(path, |out| {
+        out.write_all(bytes).map_err(|error| unwritten(path, error))
+    })
+}
+
+/// Copies the regular file `from` to the file `to`, which is made as by [`new_file`].
+///
+/// # Errors
+/// As [`new_file`], and when `from` cannot be read.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut source = file::open("write", from)?;
+    new_file(to, |out| match io::copy(&mut source, out) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(unwritten(to, error)),
+    })
+}
+
 /// Refuses, before any work is done, a path that [`write()`] could not write.
 ///
 /// # Errors
 /// When the folder does not exist, or `path` is a folder or a device.
 pub fn check(path: &Path) -> Result<()> {
     let name = || path.display().to_string();
-    if !folder(path).is_dir() || path.file_name().is_none() {
+    let target = target(path).map_err(|error| unwritten(path, error))?;
+    if !folder(&target).is_dir() || target.file_name().is_none() {
         return Err(Error::input(
             "write",
             name(),
@@ -65,6 +102,22 @@ pub fn check(path: &Path) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The path at the end of the symbolic links that begin at `path`, whether there is a file or not.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&path) {
+            Ok(next) => path = folder(&path).join(next),
+            Err(_) => return Ok(path), // no link
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+fn unwritten(path: &Path, error: io::Error) -> Error {
+    Error::file("write", path.display().to_string(), "to be written", error)
 }
 
 /// The folder that `path` lies in.
@@ -120,5 +173,33 @@ mod tests {
         let left =
             |folder: &tempfile::TempDir| std::fs::read_dir(folder).expect("a folder").count();
         assert_eq!([left(&folder), left(&other)], [1, 1], "nothing else");
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_not_there_stays_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).expect("a folder");
+        let [first, second] = ["first", "inner/second"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("inner/second", &first).expect("a link");
+        std::os::unix::fs::symlink("../file", &second).expect("a link");
+        super::check(&first).expect("a file can be made there");
+        super::write(&first, b"new").expect("written");
+        assert!(first.is_symlink() && second.is_symlink());
+        let file = std::fs::read(folder.path().join("file"));
+        assert_eq!(file.expect("a file"), b"new");
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [round, lost] = ["round", "lost"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("round", &round).expect("a link");
+        std::os::unix::fs::symlink("none/file", &lost).expect("a link");
+        for link in [round, lost] {
+            super::check(&link).expect_err("no place for a file");
+            super::write(&link, b"new").expect_err("no place for a file");
+            assert!(link.is_symlink());
+        }
     }
 }

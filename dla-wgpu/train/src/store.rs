@@ -1,7 +1,7 @@
 //! A run's folder: checkpoints that are whole or absent, the newest of which a run goes on from.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use dla_core::checkpoint::Checkpoint;
@@ -177,13 +177,7 @@ impl Store {
         state: &State,
         snapshot: &Snapshot,
     ) -> Result<()> {
-        file(&folder.join("config.json"), |out| {
-            out.write_all(config.to_json()?.as_bytes())
-                .map_err(|error| unwritten(folder, error))
-        })?;
-        file(&folder.join("model.safetensors"), |out| {
-            snapshot.tensors.save(config, out)
-        })?;
+        write_model(folder, config, &snapshot.tensors)?;
         let names = named(config)?;
         let means = [&snapshot.mean, &snapshot.square].into_iter().flatten();
         let arrays: Vec<_> = names
@@ -191,20 +185,16 @@ impl Store {
             .zip(means)
             .map(|(name, values)| (name.name.as_str(), name.shape.as_slice(), values.as_slice()))
             .collect();
-        file(&folder.join(OPTIMISER), |out| {
+        atomic::new_file(&folder.join(OPTIMISER), |out| {
             tensors::write(out, &arrays).map_err(|error| unwritten(folder, error))
         })?;
         let state = serde_json::to_vec_pretty(state)
             .map_err(|error| Error::file("train", STATE, "to be written", error))?;
-        file(&folder.join(STATE), |out| {
-            out.write_all(&state)
-                .map_err(|error| unwritten(folder, error))
-        })?;
+        atomic::new_bytes(&folder.join(STATE), &state)?;
         for name in TOKENIZER {
             let source = self.tokenizer.as_ref().map(|from| from.join(name));
             if let Some(source) = source.filter(|source| source.is_file()) {
-                let to = folder.join(name);
-                fs::copy(&source, &to).map_err(|error| unwritten(&to, error))?;
+                atomic::copy(&source, &folder.join(name))?;
             }
         }
         Ok(())
@@ -279,6 +269,20 @@ pub fn read_model(folder: &Path) -> Result<(ModelConfig, ModelTensors<Vec<f32>>)
     Ok((config, tensors))
 }
 
+/// Writes settings and tensors into a model directory that has neither.
+///
+/// # Errors
+/// For tensors of another model, and when something cannot be written.
+pub fn write_model(
+    folder: &Path,
+    config: &ModelConfig,
+    tensors: &ModelTensors<Vec<f32>>,
+) -> Result<()> {
+    atomic::new_bytes(&folder.join("config.json"), config.to_json()?.as_bytes())?;
+    let path = folder.join("model.safetensors");
+    atomic::new_file(&path, |out| tensors.save(config, out))
+}
+
 /// The names of the optimiser's arrays: the means of all gradients, then of all squares.
 fn named(config: &ModelConfig) -> Result<Vec<TensorName>> {
     let names: Vec<TensorName> = ModelTensors::names(config)?.into_iter().collect();
@@ -289,15 +293,6 @@ fn named(config: &ModelConfig) -> Result<Vec<TensorName>> {
         })
     };
     Ok(with("mean").chain(with("square")).collect())
-}
-
-/// Writes a file of a folder that is not in its place yet.
-fn file(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
-    let file = File::create_new(path).map_err(|error| unwritten(path, error))?;
-    let mut out = BufWriter::new(file);
-    fill(&mut out)?;
-    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
-    ended.map_err(|error| unwritten(path, error))
 }
 
 fn unread(path: &Path, error: std::io::Error) -> Error {

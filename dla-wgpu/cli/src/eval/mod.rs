@@ -3,13 +3,11 @@
 mod heat;
 mod tasks;
 
-use std::fs::{self, File};
-use std::io::BufWriter;
 use std::path::Path;
 
 use dla_core::{Error, Result};
 use dla_train::eval::grid::{self, Grid};
-use dla_train::store::read_model;
+use dla_train::store::{read_model, write_model};
 use serde_json::{Value, json};
 
 use crate::args::{self, Global, ModelArgs};
@@ -57,15 +55,7 @@ fn over(grid: &Grid, args: &args::Eval, global: &Global) -> Result<Report> {
             let folder = tempfile::tempdir()
                 .map_err(|error| Error::file("eval", "a temporary folder", "to be made", error))?;
             let (config, tensors) = grid::variant(&config, &tensors, capacity, tau)?;
-            let unwritten = |error| {
-                let path = folder.path().display().to_string();
-                Error::file("eval", path, "to be written", error)
-            };
-            let path = folder.path().join("config.json");
-            fs::write(path, config.to_json()?).map_err(unwritten)?;
-            let path = folder.path().join("model.safetensors");
-            let file = File::create_new(path).map_err(unwritten)?;
-            tensors.save(&config, &mut BufWriter::new(file))?;
+            write_model(folder.path(), &config, &tensors)?;
             upcycle::copy_companions(&args.model.model, folder.path())?;
             let model = at(folder.path(), &args.model);
             let measured = tasks::measure(args, &model, global)?;
