@@ -125,7 +125,8 @@ fn said(
             logits: Rows::None,
             replay: None,
         };
-        see(ids.len(), &runner.run(&mut sequence, &ids, &call)?.traces)?;
+        let reply = runner.run(&mut sequence, &ids, &call, true)?;
+        see(ids.len(), &reply.traces)?;
     }
     Ok(said)
 }

@@ -36,7 +36,8 @@ pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     let replay = replay.map(|path| shape.read(path)).transpose()?;
     let start = Instant::now();
     let done = progress::watched("running the model", || {
-        sequences(&runner, &ids, prefill, replay.as_deref())
+        let wanted = args.decisions.is_some();
+        sequences(&runner, &ids, prefill, replay.as_deref(), wanted)
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let sizes = [ids.batch, ids.tokens, runner.config().vocabulary];
@@ -97,16 +98,18 @@ impl Ids {
 struct Done {
     /// `[batch, tokens, vocabulary]`.
     logits: Vec<f32>,
-    /// By sequence and layer.
+    /// By sequence and layer; they may be missing unless asked for.
     decisions: Vec<Vec<Decisions>>,
 }
 
-/// Runs the sequences one after the other, each by its decisions of `replay` where there are any.
+/// Runs the sequences one after the other, each by its decisions of `replay` where there are any; tells what was
+/// decided if that is `wanted`.
 fn sequences(
     runner: &Runner,
     ids: &Ids,
     prefill: usize,
     replay: Option<&[Vec<Decisions>]>,
+    wanted: bool,
 ) -> Result<Done> {
     let mut done = Done {
         logits: room(ids.ids.len(), runner.config().vocabulary)?,
@@ -133,7 +136,7 @@ fn sequences(
                 logits: Rows::All,
                 replay: given.as_deref(),
             };
-            let reply = runner.run(&mut session, piece, &call)?;
+            let reply = runner.run(&mut session, piece, &call, wanted)?;
             done.logits.extend(reply.logits);
             for (all, trace) in done.decisions[b].iter_mut().zip(&reply.traces) {
                 all.append(&trace.decisions);

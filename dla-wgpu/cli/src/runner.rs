@@ -147,11 +147,17 @@ impl Runner {
         }
     }
 
-    /// Takes `ids` in; gives the logits asked for and what every layer decided.
+    /// Takes `ids` in; gives the logits asked for. A device hands over what every layer decided only if `traces`.
     ///
     /// # Errors
     /// Those of [`Model::run`], and a device that fails.
-    pub fn run(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+    pub fn run(
+        &self,
+        sequence: &mut Sequence,
+        ids: &[u32],
+        call: &Call<'_>,
+        traces: bool,
+    ) -> Result<Reply> {
         match (self, sequence) {
             (Self::Cpu(model), Sequence::Cpu(session)) => model.run(session, ids, call),
             (_, Sequence::Gpu(batch)) => {
@@ -159,7 +165,7 @@ impl Runner {
                 let wanted = Wanted {
                     logits: call.logits,
                     top: 0,
-                    traces: true,
+                    traces,
                     lambda: false,
                     replay: replay.as_ref().map(|items| &items[..]),
                 };
@@ -204,7 +210,8 @@ impl Runner {
                 traces: taken.traces,
             });
         }
-        let Reply { logits, traces, .. } = self.run(sequence, ids, &Call::default())?;
+        let reply = self.run(sequence, ids, &Call::default(), traces)?;
+        let Reply { logits, traces, .. } = reply;
         let logits = match needs {
             Needs::All => Logits::Row(logits),
             Needs::Top(k) => Logits::Top {
@@ -227,8 +234,14 @@ impl dla_train::Reader for Runner {
         Self::start(self)
     }
 
-    fn read(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
-        self.run(sequence, ids, call)
+    fn read(
+        &self,
+        sequence: &mut Sequence,
+        ids: &[u32],
+        call: &Call<'_>,
+        traces: bool,
+    ) -> Result<Reply> {
+        self.run(sequence, ids, call, traces)
     }
 }
 

@@ -25,11 +25,17 @@ pub trait Reader {
     /// When there is no room for its states.
     fn start(&self) -> Result<Self::Sequence>;
 
-    /// Takes `ids` in; gives what `call` asks for.
+    /// Takes `ids` in; gives what `call` asks for, with what every layer decided at least where `traces`.
     ///
     /// # Errors
     /// For ids that do not fit the model, and a machine that fails.
-    fn read(&self, sequence: &mut Self::Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply>;
+    fn read(
+        &self,
+        sequence: &mut Self::Sequence,
+        ids: &[u32],
+        call: &Call<'_>,
+        traces: bool,
+    ) -> Result<Reply>;
 
     /// How well each token of one sequence predicts its target.
     ///
@@ -43,8 +49,11 @@ pub trait Reader {
                 true => Rows::None,
                 false => Rows::All,
             };
-            let replay = None;
-            let reply = self.read(&mut sequence, ids, &Call { logits, replay })?;
+            let call = Call {
+                logits,
+                replay: None,
+            };
+            let reply = self.read(&mut sequence, ids, &call, false)?;
             scores.add(&reply.logits, self.config().vocabulary, targets);
         }
         Ok(scores)
@@ -62,7 +71,13 @@ impl Reader for Model {
         Ok(self.session())
     }
 
-    fn read(&self, sequence: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+    fn read(
+        &self,
+        sequence: &mut ModelSession,
+        ids: &[u32],
+        call: &Call<'_>,
+        _traces: bool, // they cost nothing here
+    ) -> Result<Reply> {
         self.run(sequence, ids, call)
     }
 }

@@ -161,7 +161,7 @@ impl Run<'_> {
             logits: Rows::None,
             replay: None,
         };
-        let reply = self.runner.run(&mut self.sequence, &[id], &call)?;
+        let reply = self.runner.run(&mut self.sequence, &[id], &call, true)?;
         states.read(&reply.traces);
         Ok(())
     }

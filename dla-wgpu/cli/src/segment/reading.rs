@@ -83,7 +83,7 @@ impl Reading {
             replay: None,
         };
         for piece in text.ids.chunks(PIECE) {
-            let reply = runner.run(&mut sequence, piece, &call)?;
+            let reply = runner.run(&mut sequence, piece, &call, true)?;
             follower.take(piece.len(), &reply.traces)?;
         }
         Ok(follower.finish(runner, text, paths.map(name)))

@@ -65,7 +65,7 @@ fn answer(reader: &impl Reader, task: &Niah, puzzle: &Puzzle) -> Result<String> 
         replay: None,
     };
     for _ in 0..2 * answer.len() + 16 {
-        let reply = reader.read(&mut sequence, &ids, &call)?;
+        let reply = reader.read(&mut sequence, &ids, &call, false)?;
         let likeliest = largest(&reply.logits, 1)?;
         let Some(&(id, _)) = likeliest.first() else {
             break;

@@ -60,7 +60,7 @@ pub fn count(reader: &impl Reader, ids: &[u32]) -> Result<Vec<HeadStates>> {
     };
     let mut sequence = reader.start()?;
     for ids in ids.chunks(PIECE) {
-        let reply = reader.read(&mut sequence, ids, &call)?;
+        let reply = reader.read(&mut sequence, ids, &call, true)?;
         for (trace, counts) in reply.traces.iter().zip(counts.chunks_mut(heads)) {
             for at in 0..trace.count.len() {
                 let decision = trace.decisions.get(at);
