@@ -192,6 +192,13 @@ impl Record {
     pub fn stale(&self) -> Vec<String> {
         self.rows.iter().filter_map(Row::stale).collect()
     }
+
+    /// The kernels that no row is about.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let recorded = |name: &str| self.rows.iter().any(|row| row.0[3] == name);
+        let names = Kernels::ALL.iter().map(|kernels| kernels.name());
+        names.filter(|name| !recorded(name)).collect()
+    }
 }
 
 impl fmt::Display for Record {

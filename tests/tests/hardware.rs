@@ -49,3 +49,12 @@ fn changed_sources_make_a_row_stale() {
     record.put(row(&line("then", Kernels::Portable, hash ^ 1, "1e-7")));
     assert_eq!(record.stale(), ["then, portable"]);
 }
+
+#[test]
+fn kernels_without_a_row_are_named() {
+    let mut record = Record::default();
+    for kernels in [Kernels::Portable, Kernels::Half, Kernels::Steps] {
+        record.put(row(&line("one", kernels, 1, "1e-7")));
+    }
+    assert_eq!(record.missing(), ["subgroups", "f16 matrices"]);
+}

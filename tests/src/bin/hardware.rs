@@ -39,28 +39,42 @@ fn run(args: &Args) -> Result<()> {
         for row in record.stale() {
             println!("STALE: {row}");
         }
+        for kernels in record.missing() {
+            println!("note: no machine has recorded {kernels}");
+        }
         return Ok(());
     }
     let portable = open(args, true)?;
     let full = open(args, false)?;
+    let mut failed = Vec::new();
     for kernels in Kernels::ALL {
         let gpu = if kernels.portable() { &portable } else { &full };
         if !kernels.run_on(gpu.variant()) {
             println!("{}: not on this device", kernels.name());
             continue;
         }
-        let measured = measure(gpu, kernels);
-        let (cases, errors) = measured.map_err(|error| {
-            error.advise(format!("the kernels are those of {}", kernels.name()))
-        })?;
+        // Kernels that fail must not take the rows of others along.
+        let (cases, errors) = match measure(gpu, kernels) {
+            Ok(measured) => measured,
+            Err(error) => {
+                eprintln!("{}: {error}", kernels.name());
+                failed.push(kernels.name());
+                continue;
+            }
+        };
         let row = Row::new(gpu, kernels, cases, errors);
         println!("{row}");
         record.put(row);
-        // Kernels that fail must not take the rows of others along.
-        let failed = |error| Error::file("hardware", "--output", "to be written", error);
-        std::fs::write(&args.output, record.to_string()).map_err(failed)?;
+        let unwritten = |error| Error::file("hardware", "--output", "to be written", error);
+        std::fs::write(&args.output, record.to_string()).map_err(unwritten)?;
     }
-    Ok(())
+    match failed.is_empty() {
+        true => Ok(()),
+        false => {
+            let (expected, got) = ("errors within the rule", failed.join(", "));
+            Err(Error::device("hardware", "kernels", expected, got))
+        }
+    }
 }
 
 fn open(args: &Args, portable: bool) -> Result<Gpu> {
