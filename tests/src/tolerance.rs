@@ -2,16 +2,18 @@
 
 use dla_core::Output;
 
-/// Relative root-mean-square error of `got` against `expected`; NaN counts as infinitely far unless both are NaN.
+/// Relative root-mean-square error of `got` against `expected`. NaN and infinities are infinitely far from all but
+/// themselves.
 pub fn relative_rms(got: &[f32], expected: &[f64]) -> f64 {
     assert_eq!(got.len(), expected.len(), "arrays of one length");
     let (mut error, mut size) = (0.0, 0.0);
     for (&got, &expected) in got.iter().zip(expected) {
         let difference = f64::from(got) - expected;
+        let same = (expected.is_nan() && got.is_nan()) || f64::from(got) == expected;
         if expected.is_finite() && got.is_finite() {
             error += difference * difference;
             size += expected * expected;
-        } else if expected.is_finite() || got.is_finite() {
+        } else if !same {
             return f64::INFINITY;
         }
     }
@@ -100,4 +102,21 @@ pub fn assert_output_near(
     assert_eq!(cache.n, wanted.n, "{case}");
     assert_near(case, "states", &cache.states, &wanted.states, 1e-4);
     assert_near(case, "info", &cache.info, &wanted.info, tolerance.info);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative_rms;
+
+    #[test]
+    fn what_is_no_number_is_near_itself_only() {
+        let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0];
+        for (i, got) in values.into_iter().enumerate() {
+            for (j, expected) in values.into_iter().enumerate() {
+                let rms = relative_rms(&[got, 2.0], &[expected.into(), 2.0]);
+                let far = if i == j { 0.0 } else { f64::INFINITY };
+                assert_eq!(rms, far, "{got} against {expected}");
+            }
+        }
+    }
 }

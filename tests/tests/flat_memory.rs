@@ -15,6 +15,10 @@ mod models;
 #[test]
 fn kind_37_ten_thousand_steps_do_not_grow() -> Result<()> {
     let Some(gpu) = gpu() else { return Ok(()) };
+    if resident_bytes().is_none() {
+        eprintln!("SKIP: flat memory, this system does not tell what a process holds");
+        return Ok(());
+    }
     let plain = mamba2().0;
     let operator = Config::new(plain.backbone());
     let dla = Some(DlaConfig {
@@ -36,10 +40,11 @@ fn kind_37_ten_thousand_steps_do_not_grow() -> Result<()> {
     for step in 0..10_000u32 {
         gpu.block_on(batch.run(&[&[step % 23]], &wanted))?;
         if step % 1_000 == 999 {
-            resident.push(resident_bytes());
+            resident.extend(resident_bytes());
         }
     }
     assert_eq!(batch.position(0), 10_000);
+    assert_eq!(resident.len(), 10, "a reading every thousand steps");
     let (first, last) = (resident[1], resident[9]);
     let most = first + (4 << 20);
     assert!(
@@ -49,12 +54,11 @@ fn kind_37_ten_thousand_steps_do_not_grow() -> Result<()> {
     Ok(())
 }
 
-/// Bytes of memory that this process holds, where the system tells; else 0.
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = pages.split(' ').nth(1);
-    pages
-        .and_then(|pages| pages.parse::<u64>().ok())
-        .unwrap_or(0)
-        * 4096
+/// Bytes of memory that this process holds, where the system tells.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mut lines = status.lines();
+    let size = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = size.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib << 10)
 }
