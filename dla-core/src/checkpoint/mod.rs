@@ -1,13 +1,14 @@
-//! Checkpoints: config.json beside safetensors, as three families of files have them.
+//! Checkpoints: config.json beside safetensors, as four families of files have them.
 //!
 //! | family | recognised by |
 //! |---|---|
 //! | Hugging Face Mamba-2 | `"model_type": "mamba2"` |
 //! | state-spaces Mamba-2 | an `ssm_cfg` section |
 //! | fla Gated DeltaNet | `"model_type": "gated_deltanet"` |
+//! | softmax attention, the baseline of experiments | `"model_type": "dla_attention"` |
 //!
-//! A section `dla` in config.json, and tensors `dla.*` in each mixer, lay DLA over any of them. All
-//! headers are checked before any tensor is read, and tensors are read one at a time, so memory
+//! A section `dla` in config.json, and tensors `dla.*` in each mixer, lay DLA over any of them but the last, which
+//! has no states. All headers are checked before any tensor is read, and tensors are read one at a time, so memory
 //! holds the widened weights and never a second copy of the file.
 
 mod families;
