@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backbone;
+mod bytes;
 pub mod cache;
 mod check;
 #[cfg(feature = "checkpoint")]

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::bytes::Bytes;
 use crate::cache::Cache;
 use crate::config::{Backbone, Config, MergeCost, Norm, Schedule};
 use crate::dims::Dims;
@@ -12,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::inputs::{Inputs, Output};
 use crate::real::Real;
 
+/// What errors call a session.
+const OP: &str = "session";
 /// The first bytes of a saved session.
 const MAGIC: [u8; 4] = *b"DLAS";
 /// The version of the layout that follows.
@@ -175,14 +178,7 @@ pub fn encode<R: Real>(dims: &Dims, config: &Config, cache: &Cache<R>) -> Vec<u8
 /// unknown words, refused sizes, a length that does not fit (checked before anything is allocated),
 /// states that no run could have left.
 pub fn decode<R: Real>(bytes: &[u8]) -> Result<(Dims, Config, Cache<R>)> {
-    let mut reader = Reader(bytes);
-    if reader.take::<4>("magic")? != MAGIC {
-        return Err(refused("magic", "DLAS", "other bytes"));
-    }
-    let version = reader.word("version")?;
-    if version != VERSION {
-        return Err(refused("version", VERSION, version));
-    }
+    let mut reader = Bytes::after(OP, bytes, &MAGIC, VERSION)?;
     let width = reader.word("precision")?;
     if width as usize != R::BYTES {
         return Err(refused(
@@ -193,7 +189,7 @@ pub fn decode<R: Real>(bytes: &[u8]) -> Result<(Dims, Config, Cache<R>)> {
     }
     let dims = read_dims(&mut reader)?;
     let config = read_config(&mut reader)?;
-    let cache = read_cache(&mut reader, &dims)?;
+    let cache = read_cache(&reader, &dims)?;
     cache
         .check(&dims, config.schedule)
         .map_err(|error| refused("states", "those of a run", error))?;
@@ -211,7 +207,7 @@ fn sizes(dims: &Dims) -> [usize; 6] {
     ]
 }
 
-fn read_dims(reader: &mut Reader<'_>) -> Result<Dims> {
+fn read_dims(reader: &mut Bytes<'_>) -> Result<Dims> {
     let mut size = || reader.word("sizes").map(|word| word as usize);
     let dims = Dims {
         batch: size()?,
@@ -227,9 +223,9 @@ fn read_dims(reader: &mut Reader<'_>) -> Result<Dims> {
     Ok(dims)
 }
 
-fn read_config(reader: &mut Reader<'_>) -> Result<Config> {
+fn read_config(reader: &mut Bytes<'_>) -> Result<Config> {
     let [backbone, schedule, norm, merge] = reader.take::<4>("settings")?;
-    let block = u64::from_le_bytes(reader.take("block")?);
+    let block = reader.long("block")?;
     let config = Config {
         backbone: word(
             "backbone",
@@ -254,22 +250,19 @@ fn read_config(reader: &mut Reader<'_>) -> Result<Config> {
     }
 }
 
-fn read_cache<R: Real>(reader: &mut Reader<'_>, dims: &Dims) -> Result<Cache<R>> {
+fn read_cache<R: Real>(reader: &Bytes<'_>, dims: &Dims) -> Result<Cache<R>> {
     let entries = dims.sequences() * dims.capacity;
+    let rest = reader.rest();
     let needed = dims
         .states_len()
         .checked_add(entries)
         .and_then(|reals| reals.checked_mul(R::BYTES))
         .and_then(|bytes| bytes.checked_add(entries.checked_mul(4)?));
-    if needed != Some(reader.0.len()) {
+    if needed != Some(rest.len()) {
         let expected = needed.map_or("fewer".to_owned(), |needed| needed.to_string());
-        return Err(refused(
-            "states",
-            format!("{expected} bytes"),
-            reader.0.len(),
-        ));
+        return Err(refused("states", format!("{expected} bytes"), rest.len()));
     }
-    let (n, reals) = reader.0.split_at(entries * 4);
+    let (n, reals) = rest.split_at(entries * 4);
     let (info, states) = reals.split_at(entries * R::BYTES);
     Ok(Cache {
         states: read_reals(states),
@@ -327,24 +320,5 @@ fn word<T: Copy>(argument: &'static str, code: u8, values: &[T]) -> Result<T> {
 }
 
 fn refused(argument: &'static str, expected: impl ToString, got: impl ToString) -> Error {
-    Error::file("session", argument, expected, got)
-}
-
-/// Bytes not read yet.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self, argument: &'static str) -> Result<[u8; N]> {
-        match self.0.split_first_chunk::<N>() {
-            Some((bytes, rest)) => {
-                self.0 = rest;
-                Ok(*bytes)
-            }
-            None => Err(refused(argument, format!("{N} bytes"), self.0.len())),
-        }
-    }
-
-    fn word(&mut self, argument: &'static str) -> Result<u32> {
-        self.take(argument).map(u32::from_le_bytes)
-    }
+    Error::file(OP, argument, expected, got)
 }

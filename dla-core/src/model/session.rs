@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::config::{AttentionConfig, ModelConfig};
+use crate::bytes::Bytes;
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::dims::Dims;
 use crate::error::{Error, Result};
 use crate::session;
 
+/// What errors call a model session.
+const OP: &str = "model session";
 /// The first bytes of a saved model session.
 const MAGIC: [u8; 4] = *b"DLAM";
 /// The version of the layout that follows.
@@ -173,21 +176,12 @@ impl ModelSession {
     /// A file error for bytes that [`ModelSession::save`] does not write for this model; the session
     /// is as before then.
     pub fn load(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut rest = bytes;
-        if take::<4>(&mut rest)? != MAGIC {
-            return Err(refused("magic", "DLAM", "other bytes"));
-        }
-        let version = u32::from_le_bytes(take(&mut rest)?);
-        if version != VERSION {
-            return Err(refused("version", VERSION, version));
-        }
-        let position = u64::from_le_bytes(take(&mut rest)?);
+        let mut reader = Bytes::after(OP, bytes, &MAGIC, VERSION)?;
+        let position = reader.long("position")?;
         let layers = (0..self.layout.layers)
-            .map(|_| self.layout.read_layer(&mut rest, position))
+            .map(|_| self.layout.read_layer(&mut reader, position))
             .collect::<Result<_>>()?;
-        if !rest.is_empty() {
-            return Err(refused("bytes", "no more", rest.len()));
-        }
+        reader.end()?;
         self.position = position;
         self.layers = Arc::new(layers);
         Ok(())
@@ -217,12 +211,11 @@ impl ModelSession {
 }
 
 impl Layout {
-    fn read_layer(&self, rest: &mut &[u8], position: u64) -> Result<LayerState> {
-        let conv = self.conv.iter().map(|&len| read_floats(rest, len));
+    fn read_layer(&self, reader: &mut Bytes<'_>, position: u64) -> Result<LayerState> {
+        let conv = self.conv.iter().map(|&len| reader.floats("conv", len));
         let conv = conv.collect::<Result<_>>()?;
-        let len = u64::from_le_bytes(take(rest)?);
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (dims, config, cache) = session::decode(take_slice(rest, len)?)?;
+        let len = reader.size("states")?;
+        let (dims, config, cache) = session::decode(reader.slice("states", len)?)?;
         if dims != self.dims || config != self.config {
             return Err(refused("states", "those of this model", "another model's"));
         }
@@ -230,8 +223,8 @@ impl Layout {
         let layer = LayerState {
             conv,
             cache: Arc::new(cache),
-            keys: read_floats(rest, attended)?,
-            values: read_floats(rest, attended)?,
+            keys: reader.floats("keys", attended)?,
+            values: reader.floats("values", attended)?,
         };
         self.check(&layer, position)?;
         Ok(layer)
@@ -268,25 +261,6 @@ impl Layout {
     }
 }
 
-fn read_floats(rest: &mut &[u8], len: usize) -> Result<Vec<f32>> {
-    let bytes = take_slice(rest, len.saturating_mul(4))?;
-    let floats = bytes.as_chunks().0.iter();
-    Ok(floats.map(|&b| f32::from_le_bytes(b)).collect())
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
-    let bytes = take_slice(rest, N)?;
-    Ok(std::array::from_fn(|i| bytes[i]))
-}
-
-fn take_slice<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
-    let (bytes, after) = rest
-        .split_at_checked(len)
-        .ok_or_else(|| refused("bytes", format!("{len} more"), rest.len()))?;
-    *rest = after;
-    Ok(bytes)
-}
-
 fn refused(argument: &'static str, expected: impl ToString, got: impl ToString) -> Error {
-    Error::file("model session", argument, expected, got)
+    Error::file(OP, argument, expected, got)
 }

@@ -4,6 +4,8 @@ use super::attention::softmax;
 use crate::error::{Error, Result};
 use crate::real::Real;
 
+/// What errors call the loss.
+const OP: &str = "cross-entropy";
 /// The target of a row that does not count: −1 as files of 32-bit labels have it.
 pub const IGNORED: u32 = u32::MAX;
 
@@ -33,7 +35,12 @@ pub struct Loss<R> {
 /// # Ok::<(), dla_core::Error>(())
 /// ```
 pub fn cross_entropy<R: Real>(logits: &[R], vocabulary: usize, targets: &[u32]) -> Result<Loss<R>> {
-    let counted = check(logits.len(), vocabulary, targets)?;
+    if targets.len().checked_mul(vocabulary) != Some(logits.len()) {
+        let expected = format!("{} rows of {vocabulary}", targets.len());
+        let got = format!("{} values", logits.len());
+        return Err(Error::input(OP, "logits", expected, got));
+    }
+    let counted = counted(targets, vocabulary)?;
     let share = R::ONE / R::from_f64(counted as f64);
     let mut value = R::ZERO;
     let mut d_logits = logits.to_vec();
@@ -64,26 +71,22 @@ fn surprise<R: Real>(row: &[R], target: usize) -> R {
     largest - row[target] + sum.ln()
 }
 
-/// How many targets count.
-fn check(logits: usize, vocabulary: usize, targets: &[u32]) -> Result<usize> {
-    let refuse = |argument, expected: String, got: String| {
-        Err(Error::input("cross-entropy", argument, expected, got))
-    };
-    if targets.len().checked_mul(vocabulary) != Some(logits) {
-        let expected = format!("{} rows of {vocabulary}", targets.len());
-        return refuse("logits", expected, format!("{logits} values"));
-    }
+/// How many targets count: the share of each in a mean is one over this.
+///
+/// # Errors
+/// For a target beyond the vocabulary, and where none counts.
+pub fn counted(targets: &[u32], vocabulary: usize) -> Result<usize> {
     let beyond = |&target: &u32| target != IGNORED && target as usize >= vocabulary;
     if let Some(row) = targets.iter().position(beyond) {
         let expected = format!("below the vocabulary of {vocabulary}, or ignored");
-        return refuse(
-            "targets",
-            expected,
-            format!("{} in row {row}", targets[row]),
-        );
+        let got = format!("{} in row {row}", targets[row]);
+        return Err(Error::input(OP, "targets", expected, got));
     }
     match targets.iter().filter(|&&target| target != IGNORED).count() {
-        0 => refuse("targets", "at least one that counts".into(), "none".into()),
+        0 => {
+            let expected = "at least one that counts";
+            Err(Error::input(OP, "targets", expected, "none"))
+        }
         counted => Ok(counted),
     }
 }

@@ -3,7 +3,8 @@
 use oorandom::Rand64;
 
 use super::{Sampler, SamplerOptions};
-use crate::error::{Error, Result};
+use crate::bytes::Bytes;
+use crate::error::Result;
 
 /// The first bytes of a saved sampler.
 const MAGIC: [u8; 4] = *b"DLAR";
@@ -43,22 +44,15 @@ impl Sampler {
     /// # Errors
     /// A file error for bytes that [`Sampler::save`] does not write.
     pub fn load(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader(bytes);
-        if reader.take::<4>()? != MAGIC {
-            return Err(refused("magic", "DLAR", "other bytes"));
-        }
-        let version = u32::from_le_bytes(reader.take()?);
-        if version != VERSION {
-            return Err(refused("version", VERSION, version));
-        }
+        let mut reader = Bytes::after("sampler", bytes, &MAGIC, VERSION)?;
         let options = read_options(&mut reader)?;
-        let state = u128::from_le_bytes(reader.take()?);
-        let increment = u128::from_le_bytes(reader.take()?);
+        let state = u128::from_le_bytes(reader.take("state")?);
+        let increment = u128::from_le_bytes(reader.take("increment")?);
         if increment % 2 == 0 {
-            return Err(refused("increment", "an odd number", increment));
+            return Err(reader.refuse("increment", "an odd number", increment));
         }
-        let count = reader.size()?;
-        let (ids, rest) = reader.0.as_chunks();
+        let count = reader.size("window")?;
+        let (ids, rest) = reader.rest().as_chunks();
         let most = if options.penalises() {
             options.repetition_window
         } else {
@@ -66,7 +60,7 @@ impl Sampler {
         };
         if count != ids.len() || count > most || !rest.is_empty() {
             let expected = format!("{count} tokens, at most {most}");
-            return Err(refused("window", expected, ids.len()));
+            return Err(reader.refuse("window", expected, ids.len()));
         }
         Ok(Self {
             options,
@@ -76,43 +70,19 @@ impl Sampler {
     }
 }
 
-fn read_options(reader: &mut Reader<'_>) -> Result<SamplerOptions> {
-    let mut number = || reader.take().map(f32::from_le_bytes);
+fn read_options(reader: &mut Bytes<'_>) -> Result<SamplerOptions> {
+    let mut number = || reader.take("options").map(f32::from_le_bytes);
     let (temperature, top_p, min_p) = (number()?, number()?, number()?);
     let options = SamplerOptions {
         temperature,
         top_p,
         min_p,
         repetition_penalty: number()?,
-        top_k: reader.size()?,
-        repetition_window: reader.size()?,
-        seed: u64::from_le_bytes(reader.take()?),
+        top_k: reader.size("options")?,
+        repetition_window: reader.size("options")?,
+        seed: reader.long("options")?,
     };
-    let wrong = |error| refused("options", "those of a sampler", error);
+    let wrong = |error| reader.refuse("options", "those of a sampler", error);
     options.check().map_err(wrong)?;
     Ok(options)
-}
-
-fn refused(argument: &'static str, expected: impl ToString, got: impl ToString) -> Error {
-    Error::file("sampler", argument, expected, got)
-}
-
-/// Bytes not read yet.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        match self.0.split_first_chunk() {
-            Some((bytes, rest)) => {
-                self.0 = rest;
-                Ok(*bytes)
-            }
-            None => Err(refused("bytes", format!("{N} more"), self.0.len())),
-        }
-    }
-
-    fn size(&mut self) -> Result<usize> {
-        let size = u64::from_le_bytes(self.take()?);
-        usize::try_from(size).map_err(|_| refused("sizes", "those of this platform", size))
-    }
 }

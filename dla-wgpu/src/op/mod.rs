@@ -16,7 +16,7 @@ pub use backward::{
 };
 pub use operator::{Arrays, Bound, DeviceCache, Operator};
 pub use options::{Decider, Options, Path, Walk};
-pub use pack::events;
+pub use pack::{events, finite_threshold};
 pub use passes::passes;
 #[cfg(not(target_arch = "wasm32"))]
 pub use run::run;

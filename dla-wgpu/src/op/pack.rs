@@ -17,6 +17,12 @@ pub(crate) struct Piece {
     pub(crate) tokens: (usize, usize),
 }
 
+/// A threshold as shaders take it: infinite ones become the largest finite ones, which every finite score passes or none,
+/// so that shaders need no infinities.
+pub fn finite_threshold(tau: f32) -> f32 {
+    tau.clamp(f32::MIN, f32::MAX)
+}
+
 impl Piece {
     /// The pieces of a call in order, of at most `items` batch items and `tokens` tokens.
     pub(crate) fn all(dims: &Dims, items: usize, tokens: usize) -> impl Iterator<Item = Self> {

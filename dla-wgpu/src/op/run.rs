@@ -5,7 +5,7 @@ use dla_core::{Cache, Config, Decisions, Dims, Error, Inputs, Output, Result, Sc
 
 use super::operator::{Arrays, DeviceCache, Operator};
 use super::options::{Decider, Options};
-use super::pack::{self, Piece};
+use super::pack::{self, Piece, finite_threshold};
 use crate::plan::{MAX_BATCH, Plan};
 use crate::scope::scoped;
 use crate::{Gpu, Readback};
@@ -234,13 +234,8 @@ impl Whole<'_> {
             let events = pack::given_events(piece, whole, schedule, decisions, length, &cache.n);
             queue.write_buffer(&arrays.trace, 0, bytemuck::cast_slice(&events));
         }
-        // A threshold of +∞ becomes the largest finite one, which no finite score can pass: shaders need no infinities.
-        let tau: Vec<f32> = self
-            .inputs
-            .tau
-            .iter()
-            .map(|tau| tau.min(f32::MAX))
-            .collect();
+        let tau = self.inputs.tau.iter().map(|&tau| finite_threshold(tau));
+        let tau: Vec<f32> = tau.collect();
         queue.write_buffer(&arrays.tau, 0, bytemuck::cast_slice(&tau));
         let lengths: Vec<u32> = (piece.batch.0..piece.batch.1)
             .map(|b| piece.length(length(b)))

@@ -12,8 +12,6 @@ use crate::nn::matrix::Matrix;
 use crate::{Dispatch, Gpu};
 
 const OP: &str = "cross_entropy";
-/// The target of a row that does not count.
-const IGNORED: u32 = u32::MAX;
 /// Values of a block of logits, 64 MiB.
 const BLOCK: usize = 1 << 24;
 /// Rows of a block are a multiple of a tile's.
@@ -35,28 +33,6 @@ pub struct CrossEntropySpec {
     pub vocabulary: usize,
 }
 
-/// How many targets count, all but `u32::MAX`: the share of each in a mean is one over this.
-///
-/// # Errors
-/// [`Error::is_input`] for targets beyond the vocabulary, and where none counts.
-pub fn counted(targets: &[u32], vocabulary: usize) -> Result<usize> {
-    let beyond = |&target: &u32| target != IGNORED && target as usize >= vocabulary;
-    if let Some(row) = targets.iter().position(beyond) {
-        let expected = format!("below the vocabulary of {vocabulary}, or ignored");
-        let got = format!("{} in row {row}", targets[row]);
-        return Err(Error::input(OP, "targets", expected, got));
-    }
-    match targets.iter().filter(|&&target| target != IGNORED).count() {
-        0 => Err(Error::input(
-            OP,
-            "targets",
-            "at least one that counts",
-            "none",
-        )),
-        counted => Ok(counted),
-    }
-}
-
 impl CrossEntropySpec {
     /// The constants as WGSL.
     pub fn header(&self) -> String {
@@ -67,7 +43,7 @@ impl CrossEntropySpec {
 }
 
 impl CrossEntropy {
-    /// Binds `targets` `[all rows]` u32, of which `u32::MAX` does not count, `share` `[1]`, what a row's loss counts;
+    /// Binds `targets` `[all rows]` u32, of which [`IGNORED`](dla_core::nn::loss::IGNORED) does not count, `share` `[1]`, what a row's loss counts;
     /// `logits` `[rows, vocabulary]`, which become their gradient of Σ share·loss, and `measures` `[all rows, 2]`: every
     /// row's loss, and 1 where the largest logit is the target's (the first among equals).
     ///

@@ -11,9 +11,11 @@ use std::collections::HashMap;
 use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::training::AdamWOptions;
 use dla_core::model::{ModelConfig, ModelTensors, TensorName};
+use dla_core::nn::loss;
 use dla_core::{Error, Result};
 use dla_wgpu::nn::Rows;
 use dla_wgpu::nn::backward::{self, AdamW, embedding_order};
+use dla_wgpu::op::finite_threshold;
 use dla_wgpu::{Dispatch, Gpu, Readback};
 
 use crate::batch::Batch;
@@ -109,7 +111,7 @@ impl DeviceEngine {
         let vocabulary = self.config.vocabulary;
         let order = embedding_order(&batch.ids, key.1, &lengths, vocabulary)?;
         if batch.counted() > 0 {
-            backward::counted(&batch.targets, vocabulary)?;
+            loss::counted(&batch.targets, vocabulary)?;
         }
         let queue = self.gpu.queue();
         queue.write_buffer(&plan.ids, 0, bytemuck::cast_slice(&batch.ids));
@@ -293,8 +295,7 @@ impl Engine for DeviceEngine {
         for tree in [&snapshot.tensors, &snapshot.mean, &snapshot.square] {
             tree.save(&self.config, &mut std::io::sink())?;
         }
-        // Shaders need no infinities: no finite score passes the largest finite threshold either.
-        with_tau(&mut snapshot.tensors, |tau| tau.clamp(f32::MIN, f32::MAX));
+        with_tau(&mut snapshot.tensors, finite_threshold);
         let parts = [
             (Which::Value, &snapshot.tensors),
             (Which::Mean, &snapshot.mean),

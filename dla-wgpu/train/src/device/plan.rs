@@ -7,13 +7,11 @@ use dla_wgpu::model::BlockSpecs;
 use dla_wgpu::nn::backward::{self, Head};
 use dla_wgpu::nn::{self, Embedding, RmsNorm, Rows};
 use dla_wgpu::op::BoundBackward;
+use dla_wgpu::plan::MAX_BATCH;
 use dla_wgpu::{Dispatch, Float, Gpu};
 
 use super::block::{Block, Call, Mixers};
 use super::parameters::{Parameters, Which};
-
-/// Batch items of the uniform buffers of lengths and positions.
-pub(super) const MAX_BATCH: usize = 4096;
 
 /// Work in order.
 #[derive(Debug)]

@@ -12,11 +12,12 @@ use dla_wgpu::nn::backward::{
 };
 use dla_wgpu::nn::{self, Sources};
 use dla_wgpu::op::{self, Backward, Decider, DeviceCache, GradientArrays, Operator, Options};
+use dla_wgpu::plan::MAX_BATCH;
 use dla_wgpu::{Dispatch, Gpu};
 
 use super::super::layout::RecurrentPlaces;
 use super::super::parameters::Which;
-use super::super::plan::{self, MAX_BATCH, Work, dispatched};
+use super::super::plan::{self, Work, dispatched};
 use super::Call;
 use super::mixer::Kept;
 
