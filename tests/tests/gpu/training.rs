@@ -340,6 +340,33 @@ fn kind_33_and_34_a_tensor_that_a_step_makes_no_number_is_told() -> Result<()> {
     Ok(())
 }
 
+/// What a step tells of a batch is what an evaluation before it told, bit for bit, and the step is the same without it.
+#[test]
+fn an_evaluation_tells_the_losses_of_a_step_and_moves_nothing() -> Result<()> {
+    let attention = attention(false);
+    for config in [
+        with(mamba2(), Schedule::Dynamic),
+        with(gated_delta(), Schedule::Dynamic),
+        attention,
+    ] {
+        let start = snapshot(&config, 1.2)?;
+        let engines = (device(&config, start.clone())?, device(&config, start)?);
+        let (Some(mut watched), Some(mut alone)) = engines else {
+            return Ok(());
+        };
+        for step in 0..2 {
+            let batch = batch(step);
+            let losses = watched.evaluate(&batch)?.losses;
+            let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
+            let report = watched.step(&[batch.clone()], pace(1e-3))?;
+            assert_eq!(sum / batch.counted() as f64, report.loss);
+            assert_eq!(report, alone.step(&[batch], pace(1e-3))?);
+        }
+        assert_eq!(watched.export()?, alone.export()?);
+    }
+    Ok(())
+}
+
 #[test]
 fn infinite_thresholds_train_as_a_single_state_does_and_stay() -> Result<()> {
     let config = with(mamba2(), Schedule::Dynamic);
@@ -368,7 +395,7 @@ fn a_theta_without_meaning_is_refused() -> Result<()> {
         return Ok(());
     };
     let mut cpu = cpu(&config, start)?;
-    for theta in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+    for theta in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-50, 1e39] {
         let pace = Pace { rate: 1e-3, theta };
         for engine in [&mut device as &mut dyn Engine, &mut cpu] {
             let error = engine.step(&[batch(0)], pace).expect_err("no meaning");

@@ -81,6 +81,15 @@ impl CrossEntropy {
     }
 }
 
+/// A block of a head's rows: what is recorded first, and what after it.
+#[derive(Debug)]
+pub struct HeadBlock {
+    /// Writes the rows' measures.
+    pub loss: Vec<Dispatch>,
+    /// Writes `d_x` and adds to the weights' gradient.
+    pub gradients: Vec<Dispatch>,
+}
+
 /// The head of a model with its loss, forwards and backwards in blocks of rows: a large vocabulary's logits are never there
 /// all at once.
 #[derive(Debug)]
@@ -127,6 +136,7 @@ impl Head {
     /// Binds the head's weights, `[vocabulary, hidden]`, f32 or f16, and their gradient, f32, which is added to;
     /// `targets`, `share` and
     /// `measures` as [`CrossEntropy::prepare`] does; `x` `[rows, hidden]` and `d_x`, which is written; a scratch buffer.
+    /// The blocks share their buffers: each is recorded before the next, its gradients too if they are wanted.
     ///
     /// # Errors
     /// [`Error::is_input`] for sizes that do not fit, [`Error::is_unsupported`] for other weights,
@@ -138,7 +148,7 @@ impl Head {
         [weight, d_weight]: [&Matrix; 2],
         [targets, share, measures, scratch]: [&wgpu::Buffer; 4],
         [x, d_x]: [&wgpu::Buffer; 2],
-    ) -> Result<Vec<Dispatch>> {
+    ) -> Result<Vec<HeadBlock>> {
         let [vocabulary, hidden] = self.sizes;
         for (argument, matrix) in [("weight", weight), ("d_weight", d_weight)] {
             if [matrix.rows(), matrix.columns()] != self.sizes {
@@ -158,7 +168,7 @@ impl Head {
             residual: false,
         };
         let matrix = MatrixGradient { d_weight, scratch };
-        let mut dispatches = Vec::new();
+        let mut blocks = Vec::new();
         for first in (0..rows).step_by(self.rows.max(1)) {
             let count = self.rows.min(rows - first);
             let block = Rows {
@@ -170,19 +180,23 @@ impl Head {
                 rows: [count, first],
             };
             let buffers = [&self.logits, measures];
-            let back = copied(count, hidden, [0, first]);
-            dispatches.extend(
-                copied(count, hidden, [first, 0])
-                    .prepare(gpu, x, &self.x)
-                    .await?,
-            );
-            dispatches.extend(linear.prepare(gpu, block, &self.x, &self.logits).await?);
-            dispatches.extend(loss.prepare(gpu, [targets, share], buffers).await?);
-            dispatches.extend(input.prepare(gpu, block, &self.logits, &self.d_x).await?);
-            dispatches.extend(matrix.prepare(gpu, block, &self.logits, &self.x).await?);
-            dispatches.extend(back.prepare(gpu, &self.d_x, d_x).await?);
+            let [there, back] = [[first, 0], [0, first]].map(|rows| copied(count, hidden, rows));
+            let forward = [
+                there.prepare(gpu, x, &self.x).await?,
+                linear.prepare(gpu, block, &self.x, &self.logits).await?,
+                loss.prepare(gpu, [targets, share], buffers).await?,
+            ];
+            let backward = [
+                input.prepare(gpu, block, &self.logits, &self.d_x).await?,
+                matrix.prepare(gpu, block, &self.logits, &self.x).await?,
+                back.prepare(gpu, &self.d_x, d_x).await?,
+            ];
+            blocks.push(HeadBlock {
+                loss: forward.into_iter().flatten().collect(),
+                gradients: backward.into_iter().flatten().collect(),
+            });
         }
-        Ok(dispatches)
+        Ok(blocks)
     }
 }
 

@@ -31,7 +31,7 @@ pub use embedding::{EmbeddingGradient, EmbeddingGradientSpec, embedding_order};
 pub use gated::{GatedGradient, GatedGradientSpec};
 pub use halve::Halve;
 pub use linear::{InputGradient, InputGradientSpec, MatrixGradient, MatrixGradientSpec};
-pub use loss::{CrossEntropy, CrossEntropySpec, Head};
+pub use loss::{CrossEntropy, CrossEntropySpec, Head, HeadBlock};
 pub use norm::RmsNormGradient;
 pub use output::{DeltaOutputGradient, Mamba2OutputGradient};
 pub use place::{Place, PlaceSpec};

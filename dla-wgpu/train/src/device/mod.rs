@@ -102,9 +102,8 @@ impl DeviceEngine {
         Ok(key)
     }
 
-    /// Runs a batch forwards and backwards, each target's loss counting `share`, the gate's slope at `theta`; its rows'
-    /// measures are on their way.
-    fn run(&mut self, batch: &Batch, share: f32, theta: f32) -> Result<Readback> {
+    /// Runs a batch forwards and, if there is a `way` back, backwards; its rows' measures are on their way.
+    fn run(&mut self, batch: &Batch, way: Option<Way>) -> Result<Readback> {
         let key = self.ready(batch)?;
         let plan = &self.plans[&key];
         let lengths = vec![key.1 as u32; key.0];
@@ -117,15 +116,17 @@ impl DeviceEngine {
         queue.write_buffer(&plan.ids, 0, bytemuck::cast_slice(&batch.ids));
         queue.write_buffer(&plan.order, 0, bytemuck::cast_slice(&order));
         queue.write_buffer(&plan.targets, 0, bytemuck::cast_slice(&batch.targets));
-        queue.write_buffer(&plan.share, 0, &share.to_le_bytes());
-        if let Some(buffer) = &plan.theta {
+        if let Some(Way { share, .. }) = way {
+            queue.write_buffer(&plan.share, 0, &share.to_le_bytes());
+        }
+        if let (Some(Way { theta, .. }), Some(buffer)) = (way, &plan.theta) {
             queue.write_buffer(buffer, 0, &theta.to_le_bytes());
         }
         let mut encoder = self
             .gpu
             .device()
             .create_command_encoder(&Default::default());
-        plan.record(&mut encoder);
+        plan.record(&mut encoder, way.is_some());
         let size = plan.rows.count()? as u64 * 8;
         let readback = Readback::record(&self.gpu, &mut encoder, &plan.measures, size);
         let readback = self.gpu.block_on(readback)?;
@@ -201,13 +202,13 @@ struct Moved {
     lost: bool,
 }
 
-/// θ as the device takes it.
-fn narrowed(theta: f64) -> Result<f32> {
-    let narrow = theta as f32;
-    match narrow.is_normal() && narrow > 0.0 {
-        true => Ok(narrow),
-        false => Err(Error::input("train", "theta", "above 0, in f32", theta)),
-    }
+/// What gradients depend on beside the batch.
+#[derive(Clone, Copy)]
+struct Way {
+    /// What each target's loss counts.
+    share: f32,
+    /// The gate's θ.
+    theta: f32,
 }
 
 /// Changes every threshold.
@@ -238,7 +239,16 @@ impl Engine for DeviceEngine {
     }
 
     fn step(&mut self, batches: &[Batch], pace: Pace) -> Result<StepReport> {
-        let (all, theta) = (counted(batches)?, narrowed(pace.theta)?);
+        let all = counted(batches)?;
+        Gate {
+            mode: self.gate,
+            theta: pace.theta,
+        }
+        .check()?;
+        let way = Way {
+            share: self.scaling.scale() / all as f32,
+            theta: pace.theta as f32,
+        };
         let mut encoder = self
             .gpu
             .device()
@@ -248,7 +258,7 @@ impl Engine for DeviceEngine {
         let mut sum = 0.0;
         let mut waiting: Vec<Readback> = Vec::new();
         for batch in batches.iter().filter(|batch| batch.counted() > 0) {
-            waiting.push(self.run(batch, self.scaling.scale() / all as f32, theta)?);
+            waiting.push(self.run(batch, Some(way))?);
         }
         let moved = self.update(pace.rate)?;
         for readback in waiting {
@@ -268,7 +278,7 @@ impl Engine for DeviceEngine {
     }
 
     fn evaluate(&mut self, batch: &Batch) -> Result<Scores> {
-        let readback = self.run(batch, 0.0, Gate::default().theta as f32)?;
+        let readback = self.run(batch, None)?;
         Ok(scores(&readback.wait(&self.gpu)?))
     }
 

@@ -4,7 +4,7 @@ use dla_core::Result;
 use dla_core::dla::gate::GateMode;
 use dla_core::model::ModelConfig;
 use dla_wgpu::model::BlockSpecs;
-use dla_wgpu::nn::backward::{self, Head};
+use dla_wgpu::nn::backward::{self, Head, HeadBlock};
 use dla_wgpu::nn::{self, Embedding, RmsNorm, Rows};
 use dla_wgpu::op::BoundBackward;
 use dla_wgpu::plan::MAX_BATCH;
@@ -42,7 +42,12 @@ pub(super) struct Plan {
     pub(super) measures: wgpu::Buffer,
     /// The gate's θ, where a gate has one.
     pub(super) theta: Option<wgpu::Buffer>,
-    work: Vec<Work>,
+    /// From the ids to what the head reads.
+    forward: Vec<Work>,
+    /// The head and the loss, with their gradients.
+    head: Vec<HeadBlock>,
+    /// From the gradient of what the head reads to those of all tensors.
+    backward: Vec<Work>,
 }
 
 /// The buffers between passes that all blocks share.
@@ -98,12 +103,12 @@ impl Plan {
             table: parameters.matrix(layout.embeddings, Which::Value),
         };
         let embed = table.prepare(gpu, rows, &shared.lengths, &ids, &first);
-        let mut work = dispatched(embed.await?);
+        let mut forward = dispatched(embed.await?);
         let mut blocks = Vec::new();
         let mut x = first;
         for places in &layout.blocks {
             let block = Block::new(gpu, config, (&shared, &mixers), places, x).await?;
-            work.extend(block.forward(&call).await?);
+            forward.extend(block.forward(&call).await?);
             x = block.output().clone();
             blocks.push(block);
         }
@@ -111,7 +116,7 @@ impl Plan {
             weight: parameters.vector(layout.norm, Which::Value),
             spec: shared.specs.norm,
         };
-        work.extend(dispatched(
+        forward.extend(dispatched(
             norm.prepare(gpu, rows, &x, &shared.normed).await?,
         ));
         let head = Head::new(gpu, count, [config.vocabulary, hidden]).await?;
@@ -121,9 +126,7 @@ impl Plan {
         ];
         let sides = [&targets, &share, &measures, &shared.scratch];
         let buffers = [&shared.normed, &shared.d_normed];
-        work.extend(dispatched(
-            head.prepare(gpu, count, weights, sides, buffers).await?,
-        ));
+        let head = head.prepare(gpu, count, weights, sides, buffers).await?;
         let norm = backward::RmsNormGradient {
             weight: norm.weight,
             spec: norm.spec,
@@ -133,9 +136,9 @@ impl Plan {
         };
         let d_norm = parameters.vector(layout.norm, Which::Gradient);
         let buffers = [&x, &shared.d_normed, &shared.d_x];
-        work.extend(dispatched(norm.prepare(gpu, rows, buffers, d_norm).await?));
+        let mut backward = dispatched(norm.prepare(gpu, rows, buffers, d_norm).await?);
         for block in blocks.iter().rev() {
-            work.extend(block.backward(&call).await?);
+            backward.extend(block.backward(&call).await?);
         }
         let table = backward::EmbeddingGradient {
             d_table: parameters.matrix(layout.embeddings, Which::Gradient),
@@ -143,7 +146,7 @@ impl Plan {
         let table = table
             .prepare(gpu, count, [&ids, &order], &shared.d_x)
             .await?;
-        work.extend(dispatched(table));
+        backward.extend(dispatched(table));
         Ok(Self {
             rows,
             ids,
@@ -152,35 +155,55 @@ impl Plan {
             share,
             measures,
             theta: mixers.theta().cloned(),
-            work,
+            forward,
+            head,
+            backward,
         })
     }
 
-    /// Records all of it.
-    pub(super) fn record(&self, encoder: &mut wgpu::CommandEncoder) {
-        let mut work = self.work.iter().peekable();
-        while let Some(next) = work.next() {
-            match next {
-                Work::Dispatch(dispatch) => {
-                    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                        label: Some("dla train"),
-                        timestamp_writes: None,
-                    });
-                    dispatch.record(&mut pass);
-                    while let Some(Work::Dispatch(dispatch)) =
-                        work.next_if(|next| matches!(next, Work::Dispatch(_)))
-                    {
-                        dispatch.record(&mut pass);
-                    }
-                }
-                Work::Clear(buffer) => encoder.clear_buffer(buffer, 0, None),
-                Work::Copy(from, to, bytes) => {
-                    encoder.copy_buffer_to_buffer(from, 0, to, 0, *bytes);
-                }
-                Work::Backward(bound) => bound.record(encoder),
-            }
+    /// Records the way forwards and, where `gradients` are wanted, back.
+    pub(super) fn record(&self, encoder: &mut wgpu::CommandEncoder, gradients: bool) {
+        record(&self.forward, encoder);
+        let head = self.head.iter().flat_map(|block| {
+            let back = if gradients { &block.gradients[..] } else { &[] };
+            block.loss.iter().chain(back)
+        });
+        record_pass(head, encoder);
+        if gradients {
+            record(&self.backward, encoder);
         }
     }
+}
+
+fn record(work: &[Work], encoder: &mut wgpu::CommandEncoder) {
+    let mut work = work.iter().peekable();
+    while let Some(next) = work.next() {
+        match next {
+            Work::Dispatch(first) => {
+                let more = std::iter::from_fn(|| match work.peek() {
+                    Some(Work::Dispatch(dispatch)) => work.next().map(|_| dispatch),
+                    _ => None,
+                });
+                record_pass(std::iter::once(first).chain(more), encoder);
+            }
+            Work::Clear(buffer) => encoder.clear_buffer(buffer, 0, None),
+            Work::Copy(from, to, bytes) => {
+                encoder.copy_buffer_to_buffer(from, 0, to, 0, *bytes);
+            }
+            Work::Backward(bound) => bound.record(encoder),
+        }
+    }
+}
+
+fn record_pass<'a>(
+    dispatches: impl Iterator<Item = &'a Dispatch>,
+    encoder: &mut wgpu::CommandEncoder,
+) {
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+        label: Some("dla train"),
+        timestamp_writes: None,
+    });
+    dispatches.for_each(|dispatch| dispatch.record(&mut pass));
 }
 
 /// Dispatches as work.

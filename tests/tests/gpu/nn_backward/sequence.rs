@@ -247,13 +247,24 @@ fn a_head_and_its_loss_block_by_block() {
                 let measures = layers.output("measures", 2 * count);
                 let scratch = scratch(gpu, 1 << 16);
                 let head = block_on(Head::within(gpu, count, sizes, values)).expect("room");
-                layers.run(block_on(head.prepare(
+                let prepared = head.prepare(
                     gpu,
                     count,
                     [&weight, &d_weight],
                     [&targets, &share, &measures, &scratch],
                     [&x, &d_x],
-                )));
+                );
+                let untouched = layers.read(&d_x);
+                let mut work = Vec::new();
+                for block in block_on(prepared).expect("sizes that fit") {
+                    layers.run(Ok(block.loss.clone()));
+                    work.extend(block.loss.into_iter().chain(block.gradients));
+                }
+                let alone = layers.read(&measures);
+                assert_eq!(layers.read(&d_x), untouched, "the loss alone");
+                assert_eq!(bits(&held(gpu, &d_weight)), bits(&before));
+                layers.run(Ok(work));
+                assert_eq!(layers.read(&measures), alone);
                 let gradients = [layers.values(&d_x), held(gpu, &d_weight)];
                 [&gradients[..], &[layers.values(&measures)]].concat()
             },
