@@ -246,7 +246,7 @@ fn wrong_usage_is_one_line() {
         (&["--prompt", "x", "--max-tokens", "0"], "0 is not in 1.."),
         (
             &["--prompt-file", missing, "--max-tokens", "1"],
-            "a file that can be read",
+            "a readable file",
         ),
         (
             &["--prompt", "", "--max-tokens", "1"],

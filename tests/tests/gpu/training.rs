@@ -358,9 +358,11 @@ fn an_evaluation_tells_the_losses_of_a_step_and_moves_nothing() -> Result<()> {
             let batch = batch(step);
             let losses = watched.evaluate(&batch)?.losses;
             let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
-            let report = watched.step(&[batch.clone()], pace(1e-3))?;
-            assert_eq!(sum / batch.counted() as f64, report.loss);
-            assert_eq!(report, alone.step(&[batch], pace(1e-3))?);
+            let mean = sum / batch.counted() as f64;
+            let batches = [batch];
+            let report = watched.step(&batches, pace(1e-3))?;
+            assert_eq!(mean, report.loss);
+            assert_eq!(report, alone.step(&batches, pace(1e-3))?);
         }
         assert_eq!(watched.export()?, alone.export()?);
     }
