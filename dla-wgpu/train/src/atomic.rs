@@ -83,15 +83,11 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
 /// When the folder does not exist, or `path` is a folder or a device.
 pub fn check(path: &Path) -> Result<()> {
     let name = || path.display().to_string();
-    let target = target(path).map_err(|error| unwritten(path, error))?;
+    let expected = "a file in an existing folder";
+    let target = target(path).map_err(|error| Error::input("write", name(), expected, error))?;
     if !folder(&target).is_dir() || target.file_name().is_none() {
-        return Err(Error::input(
-            "write",
-            name(),
-            "a file in an existing folder",
-            "no such folder",
-        )
-        .advise("create the folder first"));
+        let error = Error::input("write", name(), expected, "no such folder");
+        return Err(error.advise("create the folder first"));
     }
     if path.exists() && !path.is_file() {
         return Err(Error::input(
