@@ -18,9 +18,6 @@ use crate::args::{self, Global};
 use crate::report::{self, Report};
 use crate::{backend, progress};
 
-/// What a device that cannot train a model leaves to do.
-const ON_CPU: &str = "train it on the CPU (--backend cpu)";
-
 /// Trains until all steps are done or the user stops the run.
 ///
 /// # Errors
@@ -58,9 +55,6 @@ pub fn engine(run: &Run, snapshot: Snapshot, global: &Global) -> Result<Box<dyn 
         match engine {
             Err(error) if or_cpu && anywhere && error.is_unsupported() => {
                 report::note(&format!("running on the CPU: {error}"));
-            }
-            Err(error) if anywhere && error.is_unsupported() => {
-                return Err(error.advise_otherwise(ON_CPU));
             }
             engine => return Ok(Box::new(engine?)),
         }

@@ -62,7 +62,8 @@ impl DeviceEngine {
         options.check()?;
         let scaling = Scaling::new(gpu, compute)?;
         let parameters = Parameters::new(gpu, &config, &options, compute.precision);
-        let parameters = gpu.block_on(parameters)?;
+        let parameters = gpu.block_on(parameters);
+        let parameters = parameters.map_err(|error| elsewhere(error, compute.precision))?;
         let halve = gpu.block_on(parameters.halve(gpu))?;
         let optimiser = gpu.block_on(AdamW::new(gpu))?;
         let update = gpu.block_on(async {
@@ -96,7 +97,8 @@ impl DeviceEngine {
             };
             let how = (self.gate, self.scaling.float());
             let plan = Plan::new(&self.gpu, &self.config, how, &self.parameters, rows);
-            let plan = self.gpu.block_on(plan)?;
+            let plan = self.gpu.block_on(plan);
+            let plan = plan.map_err(|error| elsewhere(error, self.scaling.precision()))?;
             self.plans.insert(key, plan);
         }
         Ok(key)
@@ -200,6 +202,14 @@ struct Moved {
     skipped: bool,
     /// A finite value is not finite any more.
     lost: bool,
+}
+
+/// The error for what a device does not serve, with where else it is trained: f16 is trained nowhere else.
+fn elsewhere(error: Error, precision: Precision) -> Error {
+    match error.is_unsupported() && precision == Precision::F32 {
+        true => error.advise_otherwise("train it on the CPU (--backend cpu)"),
+        false => error,
+    }
 }
 
 /// What gradients depend on beside the batch.
