@@ -21,6 +21,8 @@ import { Tasks, crowded } from './tasks.mjs';
 const MOST_GZIPPED = 700_000;
 const LONG_TASK = 50;
 const PROMPT = 'In the beginning God created the heaven and the earth.';
+/** The last token of the first sample. */
+const LAST = Buffer.byteLength(SAMPLES.scenes.text) - 1;
 const WRITTEN = 48;
 /** Tokens on a software adapter, which is slow. */
 const ON_GPU = 16;
@@ -222,9 +224,33 @@ addEventListener('DOMContentLoaded', () => {
 });
 new PerformanceObserver(list => list.getEntries().forEach(({ duration, startTime }) => TASKS.push([Math.round(startTime), Math.round(duration)]))).observe({ type: 'longtask', buffered: true });`;
 const RUNNING = `document.getElementById('play').textContent.includes('Pause')`;
+/** The number of the newest token; NaN before the first. */
+const TOKEN = `Number(document.getElementById('told').textContent.match(/^Token ([0-9]+)/)?.[1])`;
 const told0 = `document.getElementById('told').textContent`;
 const set = (id, value) => `(node => { node.value = ${value}; node.dispatchEvent(new Event('input')); return 1; })(document.getElementById('${id}'))`;
 const click = id => `document.getElementById('${id}').click()`;
+
+/** The page's tasks while it reads without a limit, writes, and changes heads: what is wrong with them, and how long they were. */
+async function watched(chromium, page) {
+    const tasks = new Tasks(chromium, 'watched');
+    await tasks.begin();
+    await page.evaluate(`TASKS.length = 0, performance.mark('watched')`);
+    await page.evaluate(set('speed', 100));
+    await page.until(`!${RUNNING}`, 60);
+    await page.evaluate(click('write'));
+    await page.until(`document.querySelector('#text i')`, 30);
+    await page.key(']', ']');
+    await page.until(`${told0}.includes('tokens/s')`, 30);
+    await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
+    const rate = await page.evaluate(`${told0}.match(/([0-9]+) tokens.s/)[1]`);
+    const long = (await page.evaluate('TASKS')).filter(([, duration]) => duration > LONG_TASK);
+    const { count, clock, thread } = await tasks.end();
+    const told = `at most ${thread} ms of the page's thread, ${clock} by the clock${crowded() ? ' of a crowded machine' : ''}; ${rate} tokens/s while writing`;
+    if (count < 100) return { fault: `${count} tasks seen`, told };
+    if (thread > LONG_TASK) return { fault: `a task of ${thread} ms of the page's thread`, told };
+    if (long.length && !crowded()) return { fault: `long tasks ${JSON.stringify(long)}`, told };
+    return { told };
+}
 
 async function pageChecks(chromium, address) {
     const page = await chromium.page(TASKS);
@@ -232,29 +258,24 @@ async function pageChecks(chromium, address) {
     await page.go(`${address}/?backend=cpu`);
     await check('the page loads and reads', async () => {
         await page.until(`document.querySelector('#cache [data-id]')`);
-        await page.until(`/^Token 3\\d /.test(${told0})`, 30);
+        await page.until(`${TOKEN} >= 30`, 60);
         return `${Math.round(await page.evaluate('FIRST'))} ms from navigation to the first token`;
     });
     await check('no task of the page is longer than 50 ms while it reads, writes and changes heads', async () => {
         // The watch itself: it must see a long one.
         await page.evaluate('setTimeout(() => { for (const end = performance.now() + 120; performance.now() < end;); })');
         await page.until('TASKS.some(([, duration]) => duration >= 100)', 10);
-        const tasks = new Tasks(chromium, 'watched');
-        await tasks.begin();
-        await page.evaluate(`TASKS.length = 0, performance.mark('watched')`);
-        await page.evaluate(set('speed', 100));
-        await page.until(`!${RUNNING}`, 60);
-        await page.evaluate(click('write'));
-        await page.until(`document.querySelector('#text i')`, 30);
-        await page.key(']', ']');
-        await page.until(`${told0}.includes('tokens/s')`, 30);
-        await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
-        const rate = await page.evaluate(`${told0}.match(/([0-9]+) tokens.s/)[1]`);
-        const long = (await page.evaluate('TASKS')).filter(([, duration]) => duration > LONG_TASK);
-        const { count, clock, thread } = await tasks.end();
-        if (count < 100 || thread > LONG_TASK) throw new Error(`${count} tasks, the longest ${thread} ms of the page's thread`);
-        if (!crowded()) equal(long, [], 'long tasks');
-        return `at most ${thread} ms of the page's thread, ${clock} by the clock${crowded() ? ' of a crowded machine' : ''}; ${rate} tokens/s while writing`;
+        // On a crowded machine a thread's time counts much that is not the page's: what is the page's own is there each time.
+        for (let tries = crowded() ? 3 : 1; ; tries--) {
+            const { fault, told } = await watched(chromium, page);
+            if (!fault) return told;
+            if (tries <= 1) throw new Error(fault);
+            console.log(`     again, for the machine is crowded: ${fault}`);
+            await page.evaluate(click('restart'));
+            await page.until(`${told0}.startsWith('Nothing')`, 30);
+            await page.evaluate(click('play'));
+            await page.until(`${TOKEN} >= 30`, 60);
+        }
     });
     await check('the text is whole and each of its states is one element', async () => {
         const [states, cards] = await page.evaluate(`[[...document.querySelectorAll('#text [data-id]')].map(node => node.dataset.id), [...document.querySelectorAll('#cache [data-id]')].map(node => node.dataset.id)]`);
@@ -287,19 +308,20 @@ async function pageChecks(chromium, address) {
         await page.evaluate(set('speed', 100));
         await page.until(`/^Token \\d\\d/.test(${told0}) && document.getElementById('room').textContent.startsWith('1 of')`, 30);
         await page.evaluate(click('as-trained'));
-        await page.until(`!${RUNNING} && ${told0}.startsWith('Token ${SAMPLES.scenes.text.length - 1} ')`, 60);
+        await page.until(`!${RUNNING} && ${TOKEN} === ${LAST}`, 60);
     });
     await check('a text that is begun goes on with other options', async () => {
         const greedy = async () => {
             await page.evaluate(`document.querySelector('[value=scenes]').click()`);
-            await page.until(`!${RUNNING} && ${told0}.startsWith('Token ${SAMPLES.scenes.text.length - 1} ')`, 60);
+            await page.until(`${TOKEN} < ${LAST}`, 30);
+            await page.until(`!${RUNNING} && ${TOKEN} === ${LAST}`, 60);
             await page.evaluate(set('temperature', 1.2));
             await page.evaluate(click('step'));
-            await page.until(`document.querySelector('#text i')`, 30);
+            await page.until(`${TOKEN} === ${LAST + 1}`, 30);
             await page.evaluate(set('temperature', 0));
             const prompt = await page.evaluate(`document.getElementById('text').textContent`);
             await page.evaluate(click('write'));
-            await page.until(`document.querySelectorAll('#text i').length && document.getElementById('text').textContent.length > ${'${prompt.length}'} + 40`, 60);
+            await page.until(`document.querySelectorAll('#text i').length && document.getElementById('text').textContent.length > ${prompt.length} + 40`, 60);
             await page.evaluate(click('write'));
             await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 30);
             return [prompt, (await page.evaluate(`document.getElementById('text').textContent`)).slice(prompt.length)];
@@ -382,7 +404,7 @@ async function pageChecks(chromium, address) {
         await page.until(`document.getElementById('text').textContent.startsWith('#include')`, 30);
         await page.evaluate(click('play'));
         await pick('SAVED');
-        await page.until(`${told0}.startsWith('Token ${'${read}'} ')`, 30);
+        await page.until(`${told0}.startsWith('Token ${read} ')`, 30);
         await page.evaluate(set('speed', 100));
         await page.evaluate(click('play'));
         await page.until(`!${RUNNING} && document.getElementById('text').textContent === ${JSON.stringify(SAMPLES.scenes.text)}`, 60);

@@ -106,20 +106,17 @@ function picture() {
     if (!now.dirty || !now.story) return [];
     now.dirty = false;
     const { story, index, events, from } = now, time = performance.now();
-    const merges = events.filter(({ what }) => what === "merged");
+    const merges = events.filter(({ what }) => what === "merged"), followed = player.mode === null || player.speed <= FOLLOWED;
     const parts = [
         () => {
             text.follow(from, events);
             text.ahead(player.rest);
             tell();
         },
-        () => {
-            const followed = player.mode === null || player.speed <= FOLLOWED;
-            $("stage").classList.toggle("fast", !followed);
-            cache.show(story, index, merges, followed);
-        },
+        ...cache.parts(story, index, merges, followed),
         () => curve.draw(story, index),
     ];
+    $("stage").classList.toggle("fast", !followed);
     [now.events, now.from] = [[], story.tokens];
     if (time - now.looked > OVERVIEW || !player.mode) {
         now.looked = time;
@@ -253,7 +250,7 @@ async function save() {
 async function load(file) {
     const saved = unpack(file), before = settings.value;
     await player.pause();
-    const changed = settings.show(saved.settings);
+    const kept = now.story.tokens ? await link.call("save") : null, changed = settings.show(saved.settings);
     let states;
     try {
         if (changed) await under(saved.settings);
@@ -262,7 +259,7 @@ async function load(file) {
         if (changed) {
             settings.show(before);
             await under(before);
-            await begin(now.source);
+            if (kept) await link.call("restore", kept);
         }
         throw error;
     }
