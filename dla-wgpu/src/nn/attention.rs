@@ -61,7 +61,8 @@ impl AttentionSpec {
         2 * self.heads * self.width
     }
 
-    pub(in crate::nn) fn check(&self) -> Result<()> {
+    /// Refuses sizes that the passes do not take.
+    pub(crate) fn check(&self) -> Result<()> {
         positive(OP, &[("heads", self.heads), ("width", self.width)])?;
         if self.width > MAX_WIDTH {
             let expected = format!("at most {MAX_WIDTH}");
