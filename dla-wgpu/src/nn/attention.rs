@@ -71,8 +71,9 @@ impl AttentionSpec {
         Ok(())
     }
 
-    /// The most tokens of each of `batch` sequences that the device can attend to.
-    pub(crate) fn most_room(&self, gpu: &Gpu, batch: usize) -> usize {
+    /// The most tokens of each of `batch` sequences that the device can attend to: what one binding holds, and on CPU
+    /// adapters what their drivers' limit of a loop allows.
+    pub fn most_room(&self, gpu: &Gpu, batch: usize) -> usize {
         let iterations = match gpu.info().device_type {
             wgpu::DeviceType::Cpu => MAX_LOOP_ITERATIONS,
             _ => usize::MAX,
@@ -249,7 +250,7 @@ impl CachedAttention<'_> {
         ];
         let (layer, header) = (self.layer(rows)?, self.spec.header());
         let (pairs, tiles) = (rows.batch * self.spec.heads, rows.tokens.div_ceil(TILE));
-        let flop = 4 * (rows.tokens * self.room * self.spec.width) as u64;
+        let flop = 4 * rows.tokens as u64 * self.room as u64 * self.spec.width as u64;
         let most = ((MAX_DISPATCH_FLOP / flop) as usize).max(1);
         let mut dispatches = Vec::new();
         for first in (0..pairs).step_by(most) {
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_12_cpu_adapters_leave_loops_that_are_too_long() {
+    fn cpu_adapters_leave_loops_that_are_too_long() {
         let most = SPEC.room_within(1, u64::MAX, 65_535);
         assert_eq!(most % 32, 0);
         assert!(most / 32 * SPEC.tile_iterations() <= 65_535);

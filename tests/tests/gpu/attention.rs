@@ -163,6 +163,31 @@ fn long_attention_of_one_token_is_joined_of_ranges() {
     }
 }
 
+/// As many keys as a thread's loops may walk on this device, or 8,192, whole and for one token.
+#[test]
+fn attention_reaches_all_the_room_that_a_device_allows() {
+    let (heads, width) = (1, 128);
+    let spec = AttentionSpec { heads, width };
+    for gpu in gpus() {
+        let room = spec.most_room(gpu, 1).min(8192);
+        let sequence = Sequence::new(1, spec, room);
+        let [q, k, v] = [0, 1, 2].map(|part| sequence.part(part));
+        for tokens in [1, 40] {
+            let mut kept = Kept::new(gpu, spec, 1, room);
+            let pairs = sequence.qkv.chunks(3 * width).flat_map(|qkv| &qkv[width..]);
+            let pairs: Vec<f32> = pairs.copied().collect();
+            kept.keys_values = kept.layers.input("keys_values", &pairs);
+            let first = room - tokens;
+            let (at, lengths) = ([first as u32], [tokens as u32]);
+            let qkv = &sequence.qkv[first * 3 * width..];
+            let got = kept.run(rows(1, tokens), &at, &lengths, qkv);
+            let layer = nn::Attention { heads, width };
+            let want = layer.forward(&q[first * width..], &k, &v);
+            assert_near(&format!("{tokens} of {room}"), "o", &got, &want, TOLERANCE);
+        }
+    }
+}
+
 /// A value that is lost reaches its own token and later ones, and none before it.
 #[test]
 fn kind_33_attention_keeps_nan() {

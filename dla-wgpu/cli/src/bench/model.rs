@@ -142,6 +142,9 @@ impl Bench {
             let start = Instant::now();
             self.gpu.block_on(batch.run(&ids, &GREEDY))?;
             walls.push(start.elapsed());
+            for item in 0..args.batch {
+                self.gpu.block_on(batch.reset(item))?;
+            }
         }
         let wall = median(walls.split_off(1));
         let dispatches = self.gpu.block_on(batch.dispatches(args.tokens, &GREEDY))?;

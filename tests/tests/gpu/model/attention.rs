@@ -10,7 +10,7 @@ use dla_wgpu::model::{self, Batch, Taken, Wanted};
 use dla_wgpu::nn::WeightType;
 
 use super::support::{ALL, Pair, Stored, append};
-use crate::models::{attention, distance, ids};
+use crate::models::{RandomWeights, attention, distance, ids};
 
 /// Greatest relative rms of logits; f32 costs a tenth of it.
 const NEAR: f64 = 1e-5;
@@ -272,6 +272,20 @@ fn attention_tells_of_no_states_and_follows_no_decisions() {
     let error = run.expect_err("no states");
     assert!(error.is_input() && error.argument() == "replay", "{error}");
     assert_eq!(batch.position(0), 20);
+}
+
+#[test]
+fn wider_heads_than_the_passes_take_are_refused_before_anything_is_read() {
+    let Some(gpu) = gpu() else { return };
+    let mut weights = RandomWeights::default();
+    let config = with(1, 129, 4);
+    let load = model::Model::load(gpu, &config, &mut weights, WeightType::F32);
+    let error = gpu.block_on(load).expect_err("at most 128");
+    assert!(
+        error.is_unsupported() && error.argument() == "width",
+        "{error}"
+    );
+    assert!(weights.tensors.is_empty());
 }
 
 /// So many sequences that each has room for few tokens.
