@@ -1,9 +1,9 @@
 //! The cache of states: what a sequence carries from one call to the next, in one layout for CPU, GPU and files.
 
+use crate::check::{check_all, check_len};
 use crate::config::Schedule;
 use crate::dims::Dims;
 use crate::error::{Error, Result};
-use crate::inputs::{check_all, check_len};
 use crate::real::Real;
 
 /// The states of every sequence and head, in time order, oldest first.

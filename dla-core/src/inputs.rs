@@ -1,10 +1,11 @@
 //! The arrays of one call, and what it gives back.
 
 use crate::cache::Cache;
+use crate::check::{check_all, check_len};
 use crate::config::{Backbone, Config, Schedule};
 use crate::decisions::{Decisions, Trace};
 use crate::dims::Dims;
-use crate::dla::schedule;
+use crate::dla::positions::check_levels;
 use crate::error::{Error, Result};
 use crate::real::Real;
 
@@ -144,34 +145,9 @@ impl<R: Real> Inputs<'_, R> {
                     total,
                 ));
             }
-            schedule::check_levels(config.schedule, dims.capacity, total)?;
+            check_levels(config.schedule, dims.capacity, total)?;
         }
         Ok(())
-    }
-}
-
-/// Refuses an array of another length than its shape asks for.
-pub(crate) fn check_len(argument: &'static str, got: usize, expected: usize) -> Result<()> {
-    if got == expected {
-        return Ok(());
-    }
-    let expected = format!("{expected} values");
-    Err(Error::input("op", argument, expected, got))
-}
-
-/// Refuses the first value that `fits` does not accept.
-pub(crate) fn check_all<T: std::fmt::Display>(
-    argument: &'static str,
-    values: &[T],
-    expected: &str,
-    fits: impl Fn(&T) -> bool,
-) -> Result<()> {
-    match values.iter().position(|value| !fits(value)) {
-        Some(at) => {
-            let got = format!("{} at index {at}", values[at]);
-            Err(Error::input("op", argument, expected, got))
-        }
-        None => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@
 
 pub mod backbone;
 pub mod cache;
+mod check;
 #[cfg(feature = "checkpoint")]
 pub mod checkpoint;
 pub mod config;

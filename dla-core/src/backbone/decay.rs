@@ -1,9 +1,9 @@
 //! A scalar gate, as in Mamba-2: every state decays by e^g, a token writes k vᵀ.
 
 use super::form::{Carry, Form, Step, decay_before, running_decay, seen};
-use super::{Token, TokenGradient, outer};
+use super::token::{Token, TokenGradient};
 use crate::real::Real;
-use crate::vector::dot;
+use crate::vector::{dot, outer};
 
 /// `S ← e^g S`.
 pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
@@ -26,7 +26,7 @@ pub fn transition_backward<R: Real>(
 
 /// `s = k vᵀ`.
 pub fn contribution<R: Real>(token: &Token<'_, R>, s: &mut [R]) {
-    outer(token.k, token.v, R::ONE, s);
+    outer(s, R::ONE, token.k, token.v);
 }
 
 /// `read_tj = e^{A_t − A_j} q_t·k_j`; entered states and keys only decay.

@@ -1,16 +1,15 @@
 //! The gated delta rule: a token first erases what its key reads, then writes β k vᵀ.
 
 use super::form::{Carry, Form, Step, decay_before, running_decay, seen};
-use super::{Token, TokenGradient, outer};
-use crate::dla::readout::read;
+use super::token::{Token, TokenGradient};
 use crate::real::Real;
-use crate::vector::{add_outer, add_scaled, dot};
+use crate::vector::{add_outer, add_scaled, dot, outer, row_product};
 
 /// `S ← e^g (S − β k (kᵀS))`.
 pub fn transition<R: Real>(token: &Token<'_, R>, state: &mut [R]) {
     let decay = token.g.exp();
     let mut w = vec![R::ZERO; token.v.len()];
-    read(token.k, state, &mut w);
+    row_product(token.k, state, &mut w);
     for (row, &k) in state.chunks_exact_mut(w.len()).zip(token.k) {
         for (x, &w) in row.iter_mut().zip(&w) {
             *x = (decay * (*x - token.beta * k * w)).flushed();
@@ -33,8 +32,8 @@ pub fn transition_backward<R: Real>(
     }
     let dv = token.v.len();
     let (mut w, mut y) = (vec![R::ZERO; dv], vec![R::ZERO; dv]);
-    read(token.k, before, &mut w);
-    read(token.k, d_state, &mut y);
+    row_product(token.k, before, &mut w);
+    row_product(token.k, d_state, &mut y);
     gradient.beta += -dot(&y, &w);
     let rows = before.chunks_exact(dv).zip(d_state.chunks_exact(dv));
     for (d_k, (before, d_u)) in gradient.k.iter_mut().zip(rows) {
@@ -45,7 +44,7 @@ pub fn transition_backward<R: Real>(
 
 /// `s = β k vᵀ`.
 pub fn contribution<R: Real>(token: &Token<'_, R>, s: &mut [R]) {
-    outer(token.k, token.v, token.beta, s);
+    outer(s, token.beta, token.k, token.v);
 }
 
 /// The WY form: with `N = (I + tril₋₁(diag(β) KKᵀ ⊙ Γ))⁻¹ diag(β)` the chunk reads and writes as the

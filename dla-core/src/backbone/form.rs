@@ -1,6 +1,6 @@
 //! A chunk of tokens in attention form (`docs/algorithm.md` §8): what a backbone gives the chunkwise operator.
 
-use super::Token;
+use super::token::Token;
 use crate::real::Real;
 use crate::vector::{dot, square_norm};
 

@@ -7,27 +7,14 @@ pub mod decay;
 pub mod delta;
 pub mod form;
 pub mod plain;
+mod token;
 
 pub use form::Form;
+pub use token::{Token, TokenGradient};
 
 use crate::config::Backbone;
 use crate::real::Real;
 use crate::vector::{add_scaled, dot};
-
-/// One token of one head.
-#[derive(Clone, Copy, Debug)]
-pub struct Token<'a, R> {
-    /// Query `[key_dim]`.
-    pub q: &'a [R],
-    /// Key `[key_dim]`.
-    pub k: &'a [R],
-    /// Value `[value_dim]`.
-    pub v: &'a [R],
-    /// Log decay, at most 0; 0 where the call has none.
-    pub g: R,
-    /// Write strength; 1 where the call has none.
-    pub beta: R,
-}
 
 /// Takes `state` `[key_dim, value_dim]` through the transition of `token`.
 pub fn transition<R: Real>(backbone: Backbone, token: &Token<'_, R>, state: &mut [R]) {
@@ -44,34 +31,6 @@ pub fn contribution<R: Real>(backbone: Backbone, token: &Token<'_, R>, s: &mut [
         Backbone::Plain => plain::contribution(token, s),
         Backbone::Decay => decay::contribution(token, s),
         Backbone::Delta => delta::contribution(token, s),
-    }
-}
-
-/// What the inputs of one token of one head take from a loss.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenGradient<R> {
-    /// By the query `[key_dim]`.
-    pub q: Vec<R>,
-    /// By the key `[key_dim]`.
-    pub k: Vec<R>,
-    /// By the value `[value_dim]`.
-    pub v: Vec<R>,
-    /// By the log decay.
-    pub g: R,
-    /// By the write strength.
-    pub beta: R,
-}
-
-impl<R: Real> TokenGradient<R> {
-    /// Zeros for `token`.
-    pub fn new(token: &Token<'_, R>) -> Self {
-        Self {
-            q: vec![R::ZERO; token.q.len()],
-            k: vec![R::ZERO; token.k.len()],
-            v: vec![R::ZERO; token.v.len()],
-            g: R::ZERO,
-            beta: R::ZERO,
-        }
     }
 }
 
@@ -112,14 +71,5 @@ pub fn form<R: Real>(backbone: Backbone, tokens: &[Token<'_, R>]) -> Form<R> {
         Backbone::Plain => plain::form(tokens),
         Backbone::Decay => decay::form(tokens),
         Backbone::Delta => delta::form(tokens),
-    }
-}
-
-/// `out = scale · k vᵀ`.
-fn outer<R: Real>(k: &[R], v: &[R], scale: R, out: &mut [R]) {
-    for (row, &k) in out.chunks_exact_mut(v.len()).zip(k) {
-        for (x, &v) in row.iter_mut().zip(v) {
-            *x = scale * k * v;
-        }
     }
 }

@@ -1,15 +1,17 @@
 //! Linear attention: states stay as they are, a token writes k vᵀ.
 
+use super::decay;
 use super::form::Form;
-use super::{Token, decay, outer};
+use super::token::Token;
 use crate::real::Real;
+use crate::vector::outer;
 
 /// S stays S.
 pub fn transition<R: Real>(_token: &Token<'_, R>, _state: &mut [R]) {}
 
 /// `s = k vᵀ`.
 pub fn contribution<R: Real>(token: &Token<'_, R>, s: &mut [R]) {
-    outer(token.k, token.v, R::ONE, s);
+    outer(s, R::ONE, token.k, token.v);
 }
 
 /// The form of a gate that is always open: a plain token has g = 0.

@@ -9,11 +9,12 @@ use super::state::{self, State};
 use super::{boundary, merge, readout};
 use crate::backbone;
 use crate::cache::Cache;
+use crate::check::check_len;
 use crate::config::{Config, Schedule};
 use crate::decisions::{Decision, Decisions};
 use crate::dims::Dims;
 use crate::error::Result;
-use crate::inputs::{Inputs, Output, check_len};
+use crate::inputs::{Inputs, Output};
 use crate::parallel::map_sequences;
 use crate::real::Real;
 

@@ -1,6 +1,6 @@
 //! One memory state, and a sequence's states between calls.
 
-use super::schedule;
+use super::positions::level;
 use crate::cache::Cache;
 use crate::config::Schedule;
 use crate::dims::Dims;
@@ -88,7 +88,7 @@ pub fn store<R: Real>(
     for (index, state) in states.iter().enumerate() {
         let entry = first
             + match schedule {
-                Schedule::Fenwick => schedule::level(position, states.len(), index),
+                Schedule::Fenwick => level(position, states.len(), index),
                 _ => index,
             };
         cache.states[entry * size..(entry + 1) * size].copy_from_slice(&state.matrix);

@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 use crate::cache::Cache;
+use crate::check::check_len;
 use crate::config::Schedule;
 use crate::decisions::{Decision, Decisions};
 use crate::dims::Dims;
 use crate::dla::boundary::information;
 use crate::error::{Error, Result};
-use crate::inputs::check_len;
 
 /// A live state. Only neighbours merge, so its tokens are one span of the sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]

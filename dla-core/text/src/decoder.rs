@@ -21,8 +21,17 @@ pub struct Decoder<'a> {
     last: Option<u32>,
 }
 
+impl Tokenizer {
+    /// Turns the ids that follow `before` into text as they come.
+    ///
+    /// The text of `before` is not given; it settles whether a word goes on.
+    pub fn decoder(&self, before: &[u32]) -> Decoder<'_> {
+        Decoder::new(self, before)
+    }
+}
+
 impl<'a> Decoder<'a> {
-    pub(crate) fn new(tokenizer: &'a Tokenizer, before: &[u32]) -> Self {
+    fn new(tokenizer: &'a Tokenizer, before: &[u32]) -> Self {
         let mut decoder = Self {
             tokenizer,
             utf8: Utf8::default(),

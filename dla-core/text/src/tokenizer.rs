@@ -4,7 +4,6 @@ use std::path::Path;
 
 use dla_core::{Error, Result};
 
-use crate::decoder::Decoder;
 #[cfg(feature = "json")]
 use crate::json::Json;
 
@@ -138,12 +137,5 @@ impl Tokenizer {
             #[cfg(feature = "json")]
             Kind::Json(json) => json.start().or(json.end()),
         }
-    }
-
-    /// Turns the ids that follow `before` into text as they come.
-    ///
-    /// The text of `before` is not given; it settles whether a word goes on.
-    pub fn decoder(&self, before: &[u32]) -> Decoder<'_> {
-        Decoder::new(self, before)
     }
 }

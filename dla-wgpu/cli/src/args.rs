@@ -9,9 +9,9 @@ use dla_core::{Backbone, Error, Result};
 use dla_wgpu::nn::WeightType;
 
 pub use self::bench::{Bench, BenchModel, BenchOp, BenchTrain, Preset};
-use crate::{case, generate, logits};
 
 mod bench;
+mod help;
 
 /// Dynamic Linear Attention: linear attention with a small, time-ordered cache of memory states.
 ///
@@ -75,13 +75,6 @@ pub enum Backend {
     Cpu,
 }
 
-const OP_EXAMPLE: &str =
-    "Example:\n  dla op --input case.safetensors --output out.safetensors --chunk 64";
-
-const LOGITS_EXAMPLE: &str = "Example:\n  dla logits --model mamba2-780m --ids ids.safetensors --output logits.safetensors --prefill 64";
-
-const GENERATE_EXAMPLE: &str = "Example:\n  dla generate --model mamba2-780m --prompt 'Once upon a time' --max-tokens 100 --top-p 0.9 --seed 1";
-
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -89,13 +82,13 @@ pub enum Command {
     #[command(after_help = "Example:\n  dla devices --json")]
     Devices,
     /// Run the operator on arrays from a safetensors file
-    #[command(after_help = OP_EXAMPLE, after_long_help = format!("{}\n{OP_EXAMPLE}", case::HELP))]
+    #[command(after_help = help::OP_EXAMPLE, after_long_help = format!("{}\n{}", help::CASE, help::OP_EXAMPLE))]
     Op(Op),
     /// Run a model on token ids and write its logits
-    #[command(after_help = LOGITS_EXAMPLE, after_long_help = format!("{}\n{LOGITS_EXAMPLE}", logits::HELP))]
+    #[command(after_help = help::LOGITS_EXAMPLE, after_long_help = format!("{}\n{}", help::LOGITS, help::LOGITS_EXAMPLE))]
     Logits(Logits),
     /// Generate text
-    #[command(after_help = GENERATE_EXAMPLE, after_long_help = format!("{}\n{GENERATE_EXAMPLE}", generate::HELP))]
+    #[command(after_help = help::GENERATE_EXAMPLE, after_long_help = format!("{}\n{}", help::GENERATE, help::GENERATE_EXAMPLE))]
     Generate(Generate),
     /// Show where a model's memory states open and merge in a text
     #[command(

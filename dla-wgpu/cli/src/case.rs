@@ -1,6 +1,6 @@
 //! The case file of `dla op`: a safetensors file that holds one call of the operator.
 //!
-//! [`HELP`] lists its tensors and metadata words.
+//! `dla op --help` lists its tensors and metadata words.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -11,35 +11,6 @@ use dla_core::{Backbone, Cache, Config, Decisions, Dims, Error, Inputs, Result, 
 
 use crate::backend::Call;
 use crate::tensors::TensorFile;
-
-/// The format, as `dla op --help` tells it.
-pub const HELP: &str = "\
-The input, a safetensors file (B sequences, T tokens, G key groups, H heads, K states):
-  q, k                   [B,T,G,Dk]       f32, or f16 that is widened
-  v                      [B,T,H,Dv]       f32, or f16 that is widened
-  lambda                 [B,T,H,K]        f32, read weights by rank (by level for fenwick)
-  g, beta                [B,T,H]          f32, where the backbone has them
-  tau                    [H]              f32, instead of the metadata's
-  lengths                [B]              i32, tokens of each sequence
-  h0, n0, info0          [B,H,K(,Dk,Dv)]  f32, i32, f32, the states to start from
-  boundary, merge_at     [B,T,H]          u8, i32, decisions to replay
-  do                     [B,T,H,Dv]       f32, asks for the gradients of the sum of o·do
-Its metadata, words [default]:
-  backbone   plain|decay|delta
-  schedule   dynamic|single|fixed|fenwick|offline [dynamic]
-  tau        threshold, inf for a single state; needed for dynamic
-  block      tokens of a state; needed for fixed
-  norm       rms|none [rms]
-  merge      density|ward|oldest [density]
-  epsilon    [1e-12]
-  capacity   K, if given
-  gate       hard|straight-through|soft [straight-through], how tau learns
-  theta      the gate's width [0.1]
-The output: o [B,T,H,Dv]; score, boundary, merge_at, count [B,T,H]; states [B,H,K,Dk,Dv];
-n, info [B,H,K]; with do the gradients dq, dk, dv, dg, dbeta, dlambda, dh0 in their inputs' shapes
-and dtau [H]; and the metadata word non_finite, the number of scores that were not finite.
-To go on where an output ended, pass its states, n, info as h0, n0, info0.
-";
 
 const TENSORS: [&str; 14] = [
     "q", "k", "v", "lambda", "g", "beta", "tau", "lengths", "do", "h0", "n0", "info0", "boundary",

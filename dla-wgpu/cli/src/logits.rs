@@ -13,17 +13,6 @@ use crate::runner::Runner;
 use crate::tensors::{TensorFile, TensorWriter};
 use crate::{atomic, decisions, progress};
 
-/// The formats, as `dla logits --help` tells them.
-pub const HELP: &str = "\
-The input, a safetensors file (B sequences of T tokens; other tensors are not read):
-  input_ids  [B,T]    i64
-The output (V rows of the embedding, padding included):
-  logits     [B,T,V]  f32, after each token
-What --decisions writes and --replay follows (L layers of H heads):
-  boundary   [L,B,T,H]  u8, 1 where the token opened a state
-  merge_at   [L,B,T,H]  i32, the older of the two states merged before that, oldest first; -1 for none
-";
-
 /// The most sequences of a file: their number alone takes memory, even of sequences without tokens.
 const MAX_BATCH: usize = 1 << 16;
 

@@ -3,9 +3,7 @@
 //! Bit 0: boundary; bits 8 to 15: `merge_at` + 1; bits 16 to 23: live states after the step.
 
 use dla_core::dla::schedule::Occupancy;
-use dla_core::{Decision, Decisions, Dims, Schedule};
-
-use super::pack::{self, Piece};
+use dla_core::{Decision, Schedule};
 
 /// The word of a decision that leaves `count` states.
 fn word(decision: Decision, count: usize) -> u32 {
@@ -26,14 +24,4 @@ pub(crate) fn read(word: u32) -> (Decision, usize) {
         merge_at: (word >> 8 & 255).checked_sub(1).map(|index| index as usize),
     };
     (decision, (word >> 16 & 255) as usize)
-}
-
-/// The `trace` of a call that starts from new states and is to follow `decisions`: pairs of score 0 and event.
-pub fn events(dims: &Dims, schedule: Schedule, decisions: &Decisions) -> Vec<u32> {
-    let piece = Piece {
-        batch: (0, dims.batch),
-        tokens: (0, dims.tokens),
-    };
-    let new = vec![0; dims.sequences() * dims.capacity];
-    pack::given_events(&piece, dims, schedule, decisions, |_| dims.tokens, &new)
 }

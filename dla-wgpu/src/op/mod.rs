@@ -14,9 +14,9 @@ pub use backward::gradients;
 pub use backward::{
     Backward, BoundBackward, GradientArrays, Loss, gradient_passes, gradients_async,
 };
-pub use event::events;
 pub use operator::{Arrays, Bound, DeviceCache, Operator};
 pub use options::{Decider, Options, Path, Walk};
+pub use pack::events;
 pub use passes::passes;
 #[cfg(not(target_arch = "wasm32"))]
 pub use run::run;

@@ -133,6 +133,16 @@ pub(crate) fn given_events(
     records
 }
 
+/// The `trace` of a call that starts from new states and is to follow `decisions`: pairs of score 0 and event.
+pub fn events(dims: &Dims, schedule: Schedule, decisions: &Decisions) -> Vec<u32> {
+    let piece = Piece {
+        batch: (0, dims.batch),
+        tokens: (0, dims.tokens),
+    };
+    let new = vec![0; dims.sequences() * dims.capacity];
+    given_events(&piece, dims, schedule, decisions, |_| dims.tokens, &new)
+}
+
 /// Puts scores beside the events of a piece's `trace` records.
 pub(crate) fn add_scores(piece: &Piece, whole: &Dims, scores: &[f32], records: &mut [u32]) {
     let dims = piece.dims(whole);

@@ -1,9 +1,8 @@
 //! Stages 4 and 5: the outputs, from entered states and in attention form from the chunk's own tokens.
 
 use crate::backbone::{Form, Token};
-use crate::dla::readout::read;
 use crate::real::Real;
-use crate::vector::{add_scaled, magnitude};
+use crate::vector::{add_scaled, magnitude, row_product};
 
 /// `o_t = Σ_i λ_{t,i} q̃_tᵀ S_i` over the entered states, oldest first, `[len, value_dim]`.
 ///
@@ -25,7 +24,7 @@ pub fn readout<R: Real>(
         let rows = o.chunks_exact_mut(value_dim).zip(queries()).zip(&sizes);
         for (((o, query), &size), weights) in rows.zip(weights) {
             if !(size * state_size).is_negligible() {
-                read(query, state, &mut y);
+                row_product(query, state, &mut y);
                 add_scaled(o, weights[i], &y);
             }
         }

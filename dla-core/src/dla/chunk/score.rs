@@ -12,10 +12,9 @@ use crate::backbone::form::Step;
 use crate::backbone::{Form, Token};
 use crate::decisions::Decision;
 use crate::dla::boundary;
-use crate::dla::readout::read;
 use crate::dla::score::{Products, Score};
 use crate::real::Real;
-use crate::vector::{add_scaled, dot, square_norm};
+use crate::vector::{add_scaled, dot, row_product, square_norm};
 
 /// What the keys read of one open state, token by token, before each transition: x_t = k_tᵀS.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +127,7 @@ pub fn probe<R: Real>(
         match source.checked_sub(entered.len()) {
             Some(j) => add_scaled(&mut x, form.probe[t * form.len + j], tokens[j].v),
             None => {
-                read(key, entered[source], &mut y);
+                row_product(key, entered[source], &mut y);
                 add_scaled(&mut x, R::ONE, &y);
             }
         }

@@ -3,9 +3,8 @@
 use super::{Places, Slot};
 use crate::backbone::form::Carry;
 use crate::backbone::{Form, Token};
-use crate::dla::readout::read;
 use crate::real::Real;
-use crate::vector::{add_outer, add_scaled, magnitude};
+use crate::vector::{add_outer, add_scaled, magnitude, row_product};
 
 /// Takes the states from a chunk's start to its end: each of `slots` becomes the carried sum of the
 /// entered states and the written tokens of its span.
@@ -60,7 +59,7 @@ fn add_carried<R: Real>(carry: &Carry<R>, state: &[R], sum: &mut [R]) {
             let rows = sum.chunks_exact_mut(row.len());
             for (sum, m) in rows.zip(matrix.chunks_exact(key_dim)) {
                 if !(magnitude(m) * size).is_negligible() {
-                    read(m, state, &mut row);
+                    row_product(m, state, &mut row);
                     add_scaled(sum, R::ONE, &row);
                 }
             }

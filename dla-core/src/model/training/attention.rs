@@ -1,7 +1,7 @@
 //! The softmax-attention mixer, forward and backward; the forward pass is that of `model/attention.rs`.
 
-use super::block::MixerGradients;
 use super::convolved::{ConvolvedProjection, SiluConvTape};
+use super::mixer_gradients::MixerGradients;
 use crate::model::config::{AttentionConfig, ModelConfig};
 use crate::model::tensors::{AttentionTensors, MixerTensors};
 use crate::nn::attention::AttentionGradients;

@@ -8,9 +8,10 @@ use crate::decisions::Trace;
 use crate::dla::gate::Gate;
 use crate::error::Result;
 use crate::model::config::{MixerConfig, ModelConfig};
-use crate::model::tensors::{BlockTensors, DlaTensors, MixerTensors, MlpTensors};
+use crate::model::tensors::{BlockTensors, MixerTensors, MlpTensors};
 use crate::nn::activation::{silu, silu_slope};
 use crate::nn::{Linear, RmsNorm};
+use crate::vector::add;
 
 /// A block of the model.
 #[derive(Clone, Debug)]
@@ -43,16 +44,6 @@ enum MixerTape {
     Mamba2(Box<Mamba2Tape>),
     GatedDelta(Box<GatedDeltaTape>),
     Attention(Box<SoftmaxAttentionTape>),
-}
-
-/// What a mixer gives on the way back.
-pub(super) struct MixerGradients {
-    /// By its input, `[rows, hidden]`.
-    pub(super) x: Vec<f64>,
-    /// By its tensors.
-    pub(super) tensors: MixerTensors<Vec<f64>>,
-    /// By DLA's.
-    pub(super) dla: Option<DlaTensors<Vec<f64>>>,
 }
 
 impl BlockTape {
@@ -153,11 +144,6 @@ impl Block {
             mlp,
         })
     }
-}
-
-/// `x += change`.
-pub(super) fn add(x: &mut [f64], change: &[f64]) {
-    crate::vector::add_scaled(x, 1.0, change);
 }
 
 /// `down(SiLU(gate x) · up x)`, x after a norm.

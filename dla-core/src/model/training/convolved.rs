@@ -1,10 +1,10 @@
 //! Convolutions and SiLU over a batch of sequences, each from zeros, and the projection before them.
 
-use super::block::add;
 use crate::model::tensors::ConvolvedTensors;
 use crate::nn::activation::{silu, silu_slope};
 use crate::nn::conv::ConvGradients;
 use crate::nn::{CausalConv, Linear};
+use crate::vector::add;
 
 /// SiLU of a causal convolution.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The Gated DeltaNet mixer, forward and backward; the forward pass is that of `model/gated_delta.rs`.
 
-use super::block::{MixerGradients, add};
 use super::convolved::{ConvolvedProjection, SiluConvTape};
+use super::mixer_gradients::MixerGradients;
 use super::operator::{Arrays, LayerRun, Operator, OperatorTape};
 use crate::decisions::Trace;
 use crate::dla::gate::Gate;
@@ -12,6 +12,7 @@ use crate::model::tensors::{GatedDeltaTensors, MixerTensors};
 use crate::nn::activation::{sigmoid, sigmoid_slope, softplus};
 use crate::nn::norm::{self, GatedNormGradients};
 use crate::nn::{Linear, RmsNorm};
+use crate::vector::add;
 
 /// A Gated DeltaNet mixer.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The Mamba-2 mixer, forward and backward; the forward pass is that of `model/mamba2.rs`.
 
-use super::block::{MixerGradients, add};
 use super::convolved::{SiluConv, SiluConvTape};
+use super::mixer_gradients::MixerGradients;
 use super::operator::{Arrays, LayerRun, Operator, OperatorTape};
 use crate::decisions::Trace;
 use crate::dla::gate::Gate;
@@ -10,7 +10,7 @@ use crate::model::config::{Mamba2Config, ModelConfig};
 use crate::model::tensors::{Mamba2Tensors, MixerTensors};
 use crate::nn::activation::{sigmoid, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm};
-use crate::vector::dot;
+use crate::vector::{add, dot};
 
 /// A Mamba-2 mixer.
 #[derive(Clone, Debug)]

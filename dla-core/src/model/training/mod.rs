@@ -11,6 +11,7 @@ mod block;
 mod convolved;
 mod gated_delta;
 mod mamba2;
+mod mixer_gradients;
 mod network;
 mod operator;
 pub mod rate;

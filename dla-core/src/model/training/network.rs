@@ -83,7 +83,7 @@ impl Network {
         blocks.reverse();
         let mut embeddings = self.embeddings.backward(batch.ids, &d_x);
         if self.tied {
-            super::block::add(&mut embeddings, &head.weight);
+            crate::vector::add(&mut embeddings, &head.weight);
         }
         Ok(ModelTensors {
             embeddings,

@@ -1,6 +1,5 @@
 //! The DLA operator inside a mixer: read weights, states, and the gradients of both.
 
-use super::block::add;
 use crate::config::{Config, Schedule};
 use crate::decisions::Trace;
 use crate::dims::Dims;
@@ -12,6 +11,7 @@ use crate::model::config::ModelConfig;
 use crate::model::tensors::DlaTensors;
 use crate::nn::Linear;
 use crate::nn::activation::{sigmoid, softplus};
+use crate::vector::add;
 
 /// A call of the operator on a batch that starts from nothing.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,8 @@ use dla_wgpu::op::{Backward, BoundBackward, GradientArrays};
 use dla_wgpu::profile::Profile;
 use serde_json::json;
 
+use super::call::{Bench, settings};
 use super::ceiling::Ceiling;
-use super::op::{Bench, settings};
 use super::{Noise, median, millis, scaled};
 use crate::args::BenchOp;
 use crate::report::Report;

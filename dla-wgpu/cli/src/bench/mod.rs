@@ -1,5 +1,6 @@
 //! `dla bench`: timings by the device's clock, with bytes and operations counted.
 
+mod call;
 mod ceiling;
 mod gradients;
 pub mod model;

@@ -1,18 +1,16 @@
 //! `dla bench op`: the bare operator, pass by pass.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dla_core::{Backbone, Config, Error, Result};
-use dla_wgpu::op::{Arrays, Bound, Decider, DeviceCache, Operator, Options};
+use dla_core::{Error, Result};
 use dla_wgpu::plan::Plan;
-use dla_wgpu::profile::Profile;
-use dla_wgpu::{Dispatch, Float, Gpu};
-use half::f16;
+use dla_wgpu::{Dispatch, Gpu};
 use serde_json::{Value, json};
 
+use super::call::Bench;
 use super::ceiling::Ceiling;
-use super::{Noise, gradients, median, millis, scaled};
+use super::{gradients, median, millis, scaled};
 use crate::args::{Backend, BenchOp, Global};
 use crate::report::Report;
 use crate::{backend, progress};
@@ -41,13 +39,13 @@ pub fn run(args: &BenchOp, global: &Global) -> Result<Report> {
 }
 
 fn measure(gpu: &Gpu, args: &BenchOp) -> Result<Report> {
-    let call = pollster::block_on(Bench::new(gpu, args)?.time(args.runs))?;
+    let call = pollster::block_on(time(&Bench::new(gpu, args)?, args.runs))?;
     let one = BenchOp {
         tokens: 1,
         tau: 0.0,
         ..args.clone()
     };
-    let step = pollster::block_on(Bench::new(gpu, &one)?.time_steps(args.runs))?;
+    let step = pollster::block_on(time_steps(&Bench::new(gpu, &one)?, args.runs))?;
     let gradients = match args.gradients {
         true => Some(gradients::measure(gpu, args)?),
         false => None,
@@ -60,174 +58,50 @@ fn measure(gpu: &Gpu, args: &BenchOp) -> Result<Report> {
     Ok(report)
 }
 
-/// What is run, and how.
-pub(super) fn settings(args: &BenchOp) -> (Config, Options) {
-    let config = Config {
-        backbone: args.backbone,
-        ..Config::new(Backbone::Decay)
-    };
-    let options = Options {
-        chunk: args.chunk.map(usize::from),
-        float: if args.f32 { Float::F32 } else { Float::F16 },
-        workspace: args.workspace.map(|mib| mib << 20),
-        ..Default::default()
-    };
-    (config, options)
+/// One-token steps with a full cache: every token a boundary that merges a pair.
+async fn time_steps(bench: &Bench, runs: usize) -> Result<StepTiming> {
+    let bound = bench.operator.bind(&bench.arrays, &bench.cache).await?;
+    bench.whole(&bound, 4 * bench.operator.plan().dims.capacity)?;
+    let mut device = Vec::new();
+    let mut chained = Vec::new();
+    for _ in 0..runs {
+        chained.push(bench.whole(&bound, CHAIN)? / CHAIN as u32);
+        device.push(bench.profile(&bound).await?.1);
+    }
+    Ok(StepTiming {
+        device: median(device),
+        chained: median(chained),
+    })
 }
 
-/// One operator with its buffers filled.
-pub(super) struct Bench {
-    gpu: Gpu,
-    pub(super) operator: Operator,
-    pub(super) arrays: Arrays,
-    pub(super) cache: DeviceCache,
-}
-
-impl Bench {
-    pub(super) fn new(gpu: &Gpu, args: &BenchOp) -> Result<Self> {
-        let (config, options) = settings(args);
-        let (operator, arrays, cache) = pollster::block_on(async {
-            let operator =
-                Operator::new(gpu, &args.dims(), &config, Decider::Scores, &options).await?;
-            let arrays = operator.arrays().await?;
-            let cache = operator.cache().await?;
-            Ok::<_, Error>((operator, arrays, cache))
-        })?;
-        let bench = Self {
-            gpu: gpu.clone(),
-            operator,
-            arrays,
-            cache,
-        };
-        bench.fill(args, options.float, config.backbone);
-        Ok(bench)
+async fn time(bench: &Bench, runs: usize) -> Result<Timing> {
+    let bound = bench.operator.bind(&bench.arrays, &bench.cache).await?;
+    bench.whole(&bound, 1)?;
+    let mut walls: Vec<Duration> = Vec::new();
+    for _ in 0..runs {
+        walls.push(bench.whole(&bound, 1)?);
     }
-
-    /// Random arrays: unrelated tokens, so that every one is a boundary below τ ≈ √2.
-    fn fill(&self, args: &BenchOp, float: Float, backbone: Backbone) {
-        let dims = args.dims();
-        let mut noise = Noise(1);
-        let scale = (dims.key_dim as f32).sqrt().recip();
-        let mut write = |buffer: &wgpu::Buffer, count: usize, scale: f32| {
-            let values = (0..count).map(|_| noise.next() * scale);
-            let mut bytes: Vec<u8> = match float {
-                Float::F32 => values.flat_map(f32::to_le_bytes).collect(),
-                Float::F16 => values
-                    .flat_map(|x| f16::from_f32(x).to_le_bytes())
-                    .collect(),
-            };
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            self.gpu.queue().write_buffer(buffer, 0, &bytes);
-        };
-        write(&self.arrays.q, dims.key_len(), scale);
-        write(&self.arrays.k, dims.key_len(), scale);
-        write(&self.arrays.v, dims.value_len(), 1.0);
-        let g = if backbone == Backbone::Plain {
-            0.0
-        } else {
-            -0.05
-        };
-        let control: Vec<u8> = (0..dims.token_heads())
-            .flat_map(|_| {
-                [g, 0.5]
-                    .into_iter()
-                    .chain(std::iter::repeat_n(1.0f32, dims.capacity))
-            })
-            .flat_map(f32::to_le_bytes)
-            .collect();
-        let queue = self.gpu.queue();
-        queue.write_buffer(&self.arrays.control, 0, &control);
-        let tau: Vec<u8> = std::iter::repeat_n(args.tau, dims.heads)
-            .flat_map(f32::to_le_bytes)
-            .collect();
-        queue.write_buffer(&self.arrays.tau, 0, &tau);
-        let lengths: Vec<u8> = std::iter::repeat_n(dims.tokens as u32, dims.batch)
-            .flat_map(u32::to_le_bytes)
-            .collect();
-        queue.write_buffer(&self.arrays.lengths, 0, &lengths);
-    }
-
-    /// One-token steps with a full cache: every token a boundary that merges a pair.
-    async fn time_steps(&self, runs: usize) -> Result<StepTiming> {
-        let bound = self.operator.bind(&self.arrays, &self.cache).await?;
-        self.whole(&bound, 4 * self.operator.plan().dims.capacity)?;
-        let mut device = Vec::new();
-        let mut chained = Vec::new();
-        for _ in 0..runs {
-            chained.push(self.whole(&bound, CHAIN)? / CHAIN as u32);
-            device.push(self.profile(&bound).await?.1);
+    let mut passes: BTreeMap<&'static str, Vec<Duration>> = BTreeMap::new();
+    let mut spans = Vec::new();
+    for _ in 0..runs {
+        let (times, span) = bench.profile(&bound).await?;
+        for (name, time) in times {
+            passes.entry(name).or_default().push(time);
         }
-        Ok(StepTiming {
-            device: median(device),
-            chained: median(chained),
-        })
+        spans.push(span);
     }
-
-    async fn time(&self, runs: usize) -> Result<Timing> {
-        let bound = self.operator.bind(&self.arrays, &self.cache).await?;
-        self.whole(&bound, 1)?;
-        let mut walls: Vec<Duration> = Vec::new();
-        for _ in 0..runs {
-            walls.push(self.whole(&bound, 1)?);
-        }
-        let mut passes: BTreeMap<&'static str, Vec<Duration>> = BTreeMap::new();
-        let mut spans = Vec::new();
-        for _ in 0..runs {
-            let (times, span) = self.profile(&bound).await?;
-            for (name, time) in times {
-                passes.entry(name).or_default().push(time);
-            }
-            spans.push(span);
-        }
-        let mut order: Vec<_> = bound.dispatches().iter().map(Dispatch::name).collect();
-        order.truncate(self.operator.passes());
-        Ok(Timing {
-            plan: self.operator.plan().clone(),
-            order,
-            passes: passes
-                .into_iter()
-                .map(|(name, times)| (name, median(times)))
-                .collect(),
-            span: median(spans),
-            wall: median(walls),
-        })
-    }
-
-    /// One call by the device's clock: every pass, and from the first to the last.
-    async fn profile(&self, bound: &Bound) -> Result<(BTreeMap<&'static str, Duration>, Duration)> {
-        let mut profile = Profile::new(&self.gpu, bound.dispatches().len()).await?;
-        let mut encoder = self
-            .gpu
-            .device()
-            .create_command_encoder(&Default::default());
-        bound.record_profiled(&mut encoder, &mut profile);
-        let readback = profile.finish(&self.gpu, &mut encoder).await?;
-        self.gpu.queue().submit([encoder.finish()]);
-        let bytes = readback.wait(&self.gpu)?;
-        Ok((
-            profile.times(&self.gpu, &bytes),
-            profile.span(&self.gpu, &bytes),
-        ))
-    }
-
-    /// Wall time of one submission with `calls` calls, waited for.
-    pub(super) fn whole(&self, bound: &Bound, calls: usize) -> Result<Duration> {
-        let mut encoder = self
-            .gpu
-            .device()
-            .create_command_encoder(&Default::default());
-        for _ in 0..calls {
-            bound.record(&mut encoder);
-        }
-        let commands = encoder.finish();
-        let start = Instant::now();
-        self.gpu.queue().submit([commands]);
-        self.gpu
-            .device()
-            .poll(wgpu::PollType::wait_indefinitely())
-            .map_err(|error| Error::device("bench op", "device", "finished work", error))?;
-        Ok(start.elapsed())
-    }
+    let mut order: Vec<_> = bound.dispatches().iter().map(Dispatch::name).collect();
+    order.truncate(bench.operator.passes());
+    Ok(Timing {
+        plan: bench.operator.plan().clone(),
+        order,
+        passes: passes
+            .into_iter()
+            .map(|(name, times)| (name, median(times)))
+            .collect(),
+        span: median(spans),
+        wall: median(walls),
+    })
 }
 
 /// Steps in one submission: long enough that submitting it weighs little.

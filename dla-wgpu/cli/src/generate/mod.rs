@@ -20,19 +20,6 @@ use crate::{progress, report::note};
 use states::States;
 use text::{Ending, Text};
 
-/// What the long help adds.
-pub const HELP: &str = "\
-The text goes to stdout as it is generated, everything else to stderr. With --json, stdout gets one
-object at the end instead: text, ids (the generated ones), prompt_tokens, ending (max-tokens,
-end-of-text or stop-string), stop_string, backend, seconds, tokens_per_second and, with
---show-states, states.
-Filters apply in this order: repetition penalty, temperature, top-k, top-p, min-p. Equal options and
-an equal prompt give equal text on one backend.
-Without a tokenizer.json in the model directory tokens are bytes, and ids from 256 on have no text.
-An empty prompt starts at the tokenizer's begin of text, else at its end of text; bytes have neither,
-so they need a prompt.
-";
-
 /// Reads model and prompt, generates, tells how it went.
 ///
 /// # Errors

@@ -6,9 +6,8 @@
 use serde_json::{Value, json};
 
 use super::palette::{self, DARK, LIGHT};
-use super::picture::escape;
 use super::reading::{Reading, Story};
-use super::text::visible;
+use super::text::{escape, visible};
 
 const PAGE: &str = include_str!("../../assets/segment/page.html");
 const STYLE: &str = include_str!("../../assets/segment/page.css");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::palette::{self, DARK, LIGHT};
-use super::picture::escape;
 use super::reading::{Reading, Story};
+use super::text::escape;
 
 /// Where the strips begin, and their width.
 const LEFT: f64 = 92.0;
