@@ -4,10 +4,9 @@ use dla_core::Schedule;
 use dla_core::model::{MixerConfig, ModelConfig};
 
 use crate::Float;
-use crate::nn::backward::AttentionSpec;
 use crate::nn::{
-    ConvSpec, DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns,
-    RmsNormSpec,
+    AttentionSpec, ConvSpec, DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec,
+    ReadColumns, RmsNormSpec,
 };
 
 /// The layers' settings in every block of a model.

@@ -3,11 +3,10 @@
 use dla_core::model::{Call, Rows};
 use dla_core::{Decisions, Schedule};
 use dla_tests::gpu::gpu;
-use dla_wgpu::model::{self, Batch, Taken, Wanted};
-use dla_wgpu::nn::WeightType;
+use dla_wgpu::model::{Batch, Taken, Wanted};
 
 use super::support::{ALL, Pair, append, settings, with_dla};
-use crate::models::{RandomWeights, attention, distance, gated_delta, ids, mamba2};
+use crate::models::{distance, gated_delta, ids, mamba2};
 
 #[test]
 fn kind_05_06_and_10_restored_rolled_back_and_reset() {
@@ -200,19 +199,6 @@ fn kind_36_mistakes_are_told_and_leave_the_sequences_as_they_were() {
     let mut untouched = pair.batch(2);
     pair.run(&mut untouched, &[&ids(5), &ids(6)], &Wanted::default());
     assert_eq!(pair.run(&mut untouched, &[&[3], &[4]], &ALL), after);
-}
-
-#[test]
-fn softmax_attention_is_refused() {
-    let Some(gpu) = gpu() else { return };
-    let (config, mut weights) = (attention(), RandomWeights::default());
-    let load = model::Model::load(gpu, &config, &mut weights, WeightType::F32);
-    let error = gpu.block_on(load).expect_err("no passes");
-    assert!(error.is_unsupported(), "{error}");
-    assert!(
-        weights.tensors.is_empty(),
-        "refused before anything is read"
-    );
 }
 
 #[test]
