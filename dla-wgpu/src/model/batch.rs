@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use dla_core::dla::schedule::Occupancy;
 use dla_core::model::ModelSession;
 use dla_core::{Error, Result};
 
 use super::Model;
 use super::call::{Pending, Piece, Taken, Wanted};
+use super::place::Place;
 use super::sequences::Sequences;
 use super::tile::Tile;
 use crate::scope::scoped;
@@ -23,8 +23,8 @@ use crate::way::Way;
 pub struct Batch {
     pub(super) model: Model,
     pub(super) sequences: Sequences,
-    /// Tokens taken in, and under schedules of positions also the states that hold them.
-    pub(super) occupancy: Vec<Occupancy>,
+    /// Where each sequence is.
+    pub(super) places: Vec<Place>,
     /// Prepared work by tokens and by whether decisions are given.
     pub(super) tiles: HashMap<(usize, bool), Tile>,
 }
@@ -32,7 +32,7 @@ pub struct Batch {
 /// A sequence at one moment, kept on the device.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    occupancy: Occupancy,
+    place: Place,
     image: wgpu::Buffer,
     bytes: u64,
 }
@@ -42,14 +42,14 @@ impl Batch {
         Ok(Self {
             model: model.clone(),
             sequences: Sequences::new(model.gpu(), model.config(), sequences).await?,
-            occupancy: vec![Occupancy::default(); sequences],
+            places: vec![Place::new(model.config()); sequences],
             tiles: HashMap::new(),
         })
     }
 
     /// Sequences.
     pub fn sequences(&self) -> usize {
-        self.occupancy.len()
+        self.places.len()
     }
 
     /// The model.
@@ -62,7 +62,7 @@ impl Batch {
     /// # Panics
     /// When there is no such sequence.
     pub fn position(&self, item: usize) -> u64 {
-        self.occupancy[item].position
+        self.places[item].position
     }
 
     /// Takes in `ids`, one slice a sequence, of any lengths, also none; gives what is wanted, by
@@ -75,6 +75,7 @@ impl Batch {
     /// that no run could have made, and for any decisions under softmax attention;
     /// [`Error::is_unsupported`] for more tokens than it can have room for on this device: nothing is
     /// taken in then. [`Error::is_device`] where the device fails: what the sequences hold is lost then.
+    /// [`Error::is_diverged`] for logits that are not numbers where the largest were asked for: the tokens are taken in.
     pub async fn run(&mut self, ids: &[&[u32]], wanted: &Wanted<'_>) -> Result<Vec<Taken>> {
         let mut call = self.begin(ids, wanted).await?;
         self.make_room(self.longest(&call)).await?;
@@ -100,9 +101,11 @@ impl Batch {
         Ok(taken)
     }
 
-    /// Records the same into the caller's encoder. Never submits, and never waits for the device:
-    /// submit the encoder, then wait for [`Pending::taken`]. Calls may be recorded one after the other
-    /// before any is submitted; they are to be submitted in that order.
+    /// Records the same into the caller's encoder. Never submits, and never waits for the device, but for decisions to be
+    /// followed, which are held to the states that they start from: submit the encoder, then wait for
+    /// [`Pending::taken`]. Calls may be recorded one after the other before any is submitted; they are to be submitted
+    /// in that order, and before anything else is asked of this batch: [`Batch::snapshot`], [`Batch::rollback`],
+    /// [`Batch::reset`], [`Batch::session`], [`Batch::restore`] and calls with decisions act at once on what the device has.
     ///
     /// # Errors
     /// As [`Batch::run`].
@@ -117,7 +120,7 @@ impl Batch {
         let wider = self.sequences.wider(self.model.gpu(), self.longest(&call));
         if let Some(wider) = wider.await? {
             let moved = scoped(&device, "model", "call", || {
-                self.sequences.move_to(encoder, &wider, &self.occupancy);
+                self.sequences.move_to(encoder, &wider, &self.places);
             });
             moved.await?;
             self.settle(wider);
@@ -152,7 +155,7 @@ impl Batch {
         })
         .await?;
         Ok(Snapshot {
-            occupancy: self.occupancy[item],
+            place: self.places[item].clone(),
             image,
             bytes,
         })
@@ -165,7 +168,7 @@ impl Batch {
     /// [`Error::is_unsupported`] for more tokens than softmax attention can have room for in this batch.
     pub async fn rollback(&mut self, item: usize, snapshot: &Snapshot) -> Result<()> {
         self.check_item(item)?;
-        let tokens = snapshot.occupancy.position;
+        let tokens = snapshot.place.position;
         let bytes = self.sequences.bytes_each(tokens);
         if snapshot.bytes != bytes {
             let got = snapshot.bytes;
@@ -183,7 +186,7 @@ impl Batch {
                 .copy(encoder, (item, tokens), image, Way::Restore);
         })
         .await?;
-        self.occupancy[item] = snapshot.occupancy;
+        self.places[item] = snapshot.place.clone();
         Ok(())
     }
 
@@ -195,7 +198,7 @@ impl Batch {
         self.check_item(item)?;
         self.submit(|encoder| self.sequences.clear(encoder, item))
             .await?;
-        self.occupancy[item] = Occupancy::default();
+        self.places[item] = Place::new(self.model.config());
         Ok(())
     }
 
@@ -225,11 +228,7 @@ impl Batch {
         self.make_room(position).await?;
         let gpu = self.model.gpu();
         self.sequences.write(gpu, (item, position), layers).await?;
-        let n = layers.first().map(|layer| &layer.cache.n[..]);
-        self.occupancy[item] = Occupancy {
-            position,
-            ..Occupancy::of(&self.model.config().dims(), n, 0)
-        };
+        self.places[item] = Place::of(self.model.config(), position, layers);
         Ok(())
     }
 
@@ -237,7 +236,7 @@ impl Batch {
     async fn make_room(&mut self, tokens: u64) -> Result<()> {
         let wider = self.sequences.wider(self.model.gpu(), tokens).await?;
         if let Some(wider) = wider {
-            self.submit(|encoder| self.sequences.move_to(encoder, &wider, &self.occupancy))
+            self.submit(|encoder| self.sequences.move_to(encoder, &wider, &self.places))
                 .await?;
             self.settle(wider);
         }

@@ -207,7 +207,7 @@ impl Shape {
 fn largest(best: &Best) -> Result<Vec<(u32, f32)>> {
     if best.not_numbers > 0 {
         let got = format!("NaN {} times", best.not_numbers);
-        return Err(Error::device("model", "logits", "numbers", got));
+        return Err(Error::diverged("model", "logits", "numbers", got));
     }
     let entries = best.entries.iter().filter(|(_, id)| *id != NO_ID);
     Ok(entries.map(|&(logit, id)| (id, logit)).collect())

@@ -97,6 +97,16 @@ impl Attention {
     }
 }
 
+/// Who decides in a model's calls; with `replay` decisions are given.
+pub(super) fn decider(schedule: Schedule, replay: bool) -> Decider {
+    match schedule {
+        Schedule::Dynamic if !replay => Decider::Scores,
+        schedule => Decider::Given {
+            measure: schedule == Schedule::Dynamic,
+        },
+    }
+}
+
 impl Recurrent {
     async fn new(model: &Model, specs: RecurrentSpecs, rows: Rows, replay: bool) -> Result<Self> {
         let (gpu, config) = (model.gpu(), model.config());
@@ -106,12 +116,7 @@ impl Recurrent {
             ..config.dims()
         };
         let settings = config.operator();
-        let decider = match settings.schedule {
-            Schedule::Dynamic if !replay => Decider::Scores,
-            schedule => Decider::Given {
-                measure: schedule == Schedule::Dynamic,
-            },
-        };
+        let decider = decider(settings.schedule, replay);
         let options = op::Options::default();
         let operator = Operator::new(gpu, &dims, &settings, decider, &options).await?;
         let alignment = u64::from(gpu.device().limits().min_storage_buffer_offset_alignment);

@@ -8,6 +8,8 @@ use dla_core::{Decisions, Dims, Error, Result};
 use super::batch::Batch;
 use super::call::{GATES, Piece, Shape, Wanted};
 use super::mixer::Recurrent;
+use super::place::Place;
+use super::specs::BlockSpecs;
 use super::tile::{Head, TILES, Tile};
 use crate::nn;
 use crate::{Dispatch, Readback, dispatch};
@@ -46,7 +48,7 @@ impl Batch {
             return Err(Error::input("model", "top", expected, wanted.top));
         }
         let config = self.model.config();
-        for (ids, before) in ids.iter().zip(&self.occupancy) {
+        for (ids, before) in ids.iter().zip(&self.places) {
             check_ids(ids, config.vocabulary)?;
             self.check_position(before.position + ids.len() as u64)?;
         }
@@ -64,6 +66,7 @@ impl Batch {
     /// Refuses to take a sequence to a position that its memory cannot hold.
     fn check_position(&self, position: u64) -> Result<()> {
         let config = self.model.config();
+        schedule::check_tokens(position)?;
         match config.attention() {
             Some(_) => self.sequences.check_tokens(position),
             None => {
@@ -75,8 +78,8 @@ impl Batch {
 
     /// The most tokens that a sequence will have taken in after a call.
     pub(super) fn longest(&self, call: &Call<'_>) -> u64 {
-        let after = |(before, ids): (&Occupancy, &&[u32])| before.position + ids.len() as u64;
-        let sequences = self.occupancy.iter().zip(call.ids);
+        let after = |(before, ids): (&Place, &&[u32])| before.position + ids.len() as u64;
+        let sequences = self.places.iter().zip(call.ids);
         sequences.map(after).max().unwrap_or(0)
     }
 
@@ -136,11 +139,17 @@ impl Batch {
         cuts
     }
 
-    /// The tokens of a piece where `left` are left: those at once, if their logits fit.
+    /// The tokens of a piece where `left` are left: those at once, if their rows and logits fit.
     fn tile(&self, left: usize, wanted: &Wanted<'_>) -> usize {
-        let row = self.model.config().vocabulary as u64 * 4 * self.sequences() as u64;
+        let config = self.model.config();
+        let logits = match wanted.logits {
+            Rows::All => config.vocabulary,
+            Rows::None | Rows::Last => 0,
+        };
+        let values = logits.max(BlockSpecs::of(config).widest(config));
+        let row = values as u64 * 4 * self.sequences() as u64;
         let most = self.model.gpu().max_binding();
-        let fits = |tokens: usize| wanted.logits != Rows::All || row * tokens as u64 <= most;
+        let fits = |tokens: usize| row * tokens as u64 <= most;
         let tiles = TILES
             .into_iter()
             .filter(|&tokens| tokens == 1 || fits(tokens));

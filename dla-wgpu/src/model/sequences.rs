@@ -1,11 +1,11 @@
 //! What sequences carry from token to token, on the device: every layer's states, or keys and values, and convolutions'
 //! inputs.
 
-use dla_core::dla::schedule::Occupancy;
 use dla_core::model::{LayerState, ModelConfig};
 use dla_core::{Error, Result};
 
 use super::layout::{Keeps, Layout};
+use super::place::Place;
 use crate::op::DeviceCache;
 use crate::plan::MAX_BATCH;
 use crate::scope::scoped;
@@ -105,18 +105,17 @@ impl Sequences {
         empty.with_room(gpu, config.layers, room).await
     }
 
+    /// Refuses `batch` sequences whose memory the device cannot bind.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] then.
+    pub(super) fn check(gpu: &Gpu, config: &ModelConfig, batch: usize) -> Result<()> {
+        sizes(gpu, &Layout::of(config), batch, 1).map(drop)
+    }
+
     /// New memory of such sequences with room for `room` tokens.
     async fn with_room(&self, gpu: &Gpu, layers: usize, room: usize) -> Result<Self> {
-        let sizes = self.layout.bytes(room).into_iter();
-        let sizes: Vec<u64> = sizes
-            .map(|bytes| bytes.saturating_mul(self.batch as u64))
-            .collect();
-        let most = gpu.max_binding();
-        if let Some(bytes) = sizes.iter().find(|&&bytes| bytes > most) {
-            let expected = format!("states of at most {most} bytes, the device's largest binding");
-            return Err(Error::unsupported("model", "sequences", expected, bytes)
-                .advise("take fewer sequences at a time"));
-        }
+        let sizes = sizes(gpu, &self.layout, self.batch, room)?;
         let mut memories = Vec::with_capacity(layers);
         for _ in 0..layers {
             memories.push(LayerMemory::new(gpu, self.layout.keeps, &sizes).await?);
@@ -169,11 +168,11 @@ impl Sequences {
         &self,
         encoder: &mut wgpu::CommandEncoder,
         other: &Self,
-        occupancy: &[Occupancy],
+        places: &[Place],
     ) {
-        for (item, occupancy) in occupancy.iter().enumerate() {
-            let ranges = self.ranges(item, occupancy.position);
-            for (from, to) in ranges.zip(other.ranges(item, occupancy.position)) {
+        for (item, place) in places.iter().enumerate() {
+            let ranges = self.ranges(item, place.position);
+            for (from, to) in ranges.zip(other.ranges(item, place.position)) {
                 if from.size > 0 {
                     let (from, at) = ((from.buffer, from.offset), to.offset);
                     encoder.copy_buffer_to_buffer(from.0, from.1, to.buffer, at, to.size);
@@ -327,6 +326,24 @@ fn grown(room: usize, tokens: u64, most: usize) -> Option<usize> {
         wider = wider.saturating_mul(2).min(most);
     }
     (wider > room).then_some(wider)
+}
+
+/// Bytes of a layer's buffers, in the order of [`Layout::bytes`], of `batch` sequences with room for `room` tokens.
+fn sizes(gpu: &Gpu, layout: &Layout, batch: usize, room: usize) -> Result<Vec<u64>> {
+    let sizes = layout.bytes(room).into_iter();
+    let sizes: Vec<u64> = sizes
+        .map(|bytes| bytes.saturating_mul(batch as u64))
+        .collect();
+    let most = gpu.max_binding();
+    let Some(bytes) = sizes.iter().find(|&&bytes| bytes > most) else {
+        return Ok(sizes);
+    };
+    let expected = format!("states of at most {most} bytes, the device's largest binding");
+    let error = Error::unsupported("model", "sequences", expected, bytes);
+    Err(match batch {
+        1 => error.advise("run it on the CPU (--backend cpu)"),
+        _ => error.advise("take fewer sequences at a time"),
+    })
 }
 
 #[cfg(test)]

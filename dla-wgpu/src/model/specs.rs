@@ -126,6 +126,24 @@ impl BlockSpecs {
         }
     }
 
+    /// The most 32-bit values that a token has in any of the buffers between a block's passes.
+    pub fn widest(&self, config: &ModelConfig) -> usize {
+        let dims = config.dims();
+        let operator = [
+            dims.groups * dims.key_dim,
+            dims.heads * dims.value_dim,
+            dims.heads * (2 + dims.capacity),
+            2 * dims.heads * config.layers, // traces of all layers lie in one buffer
+        ];
+        let block = [
+            config.hidden,
+            self.stride,
+            self.conv.channels,
+            2 * self.inner.unwrap_or(0),
+        ];
+        operator.into_iter().chain(block).max().unwrap_or(0)
+    }
+
     /// The same with q, k, v and o of the operator in `float`.
     #[must_use]
     pub fn with(mut self, float: Float) -> Self {

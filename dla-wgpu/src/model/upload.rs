@@ -1,9 +1,10 @@
 //! What a piece of a call brings to the device: ids, lengths, positions, and the events of decisions that are given.
 
+use dla_core::Decisions;
 use dla_core::dla::schedule;
-use dla_core::{Decisions, Schedule};
 
 use super::batch::Batch;
+use super::place::positional;
 use super::record::{Call, Cut};
 use super::tile::Tile;
 use crate::op::event;
@@ -52,23 +53,18 @@ impl Batch {
             words.extend(std::iter::repeat_n(0, cut.tokens - length));
         }
         words.extend(cut.lengths.iter().map(|&length| length as u32));
-        words.extend(self.occupancy.iter().map(|before| before.position as u32));
-        let config = self.model.config();
-        let positional = config.attention().is_none();
-        let positional = positional && config.operator().schedule != Schedule::Dynamic;
+        words.extend(self.places.iter().map(|before| before.position as u32));
         match call.wanted.replay {
             Some(replay) => self.replayed_events(cut, call, replay, &mut words),
-            None if positional => self.positional_events(cut, call, &mut words),
-            None => self.advance(cut),
+            None if positional(self.model.config()) => {
+                self.positional_events(cut, call, &mut words);
+            }
+            None => {}
+        }
+        for (place, &length) in self.places.iter_mut().zip(&cut.lengths) {
+            place.position += length as u64;
         }
         words
-    }
-
-    /// The sequences have taken in a piece whose decisions do not follow from positions.
-    fn advance(&mut self, cut: &Cut) {
-        for (before, &length) in self.occupancy.iter_mut().zip(&cut.lengths) {
-            before.position += length as u64;
-        }
     }
 
     /// Room for a piece's given events, `[layers, batch, heads, tokens]` pairs of words with the traces' stride between
@@ -106,35 +102,30 @@ impl Batch {
                     words[(i * cut.tokens + t) * 2 + 1] =
                         event::follow(schedule, decision, occupancy);
                 }
-            }
-        }
-        self.advance(cut);
-    }
-
-    /// The events that follow from positions, the same for all layers and heads; follows them.
-    fn positional_events(&mut self, cut: &Cut, call: &Call<'_>, words: &mut Vec<u32>) {
-        let config = self.model.config();
-        let (dims, schedule) = (config.dims(), config.operator().schedule);
-        let mut after = self.occupancy.clone();
-        let followed = after.iter_mut().zip(&cut.lengths);
-        let events: Vec<Vec<u32>> = followed
-            .map(|(occupancy, &length)| {
-                let tokens = 0..length;
-                let event = |_| {
-                    let decision = schedule::positional(schedule, dims.capacity, *occupancy);
-                    [0, event::follow(schedule, decision, occupancy)]
-                };
-                tokens.flat_map(event).collect()
-            })
-            .collect();
-        for words in self.event_room(cut, call, words) {
-            for (item, events) in events.iter().enumerate() {
-                for head in 0..dims.heads {
-                    let at = (item * dims.heads + head) * cut.tokens * 2;
-                    words[at..][..events.len()].copy_from_slice(events);
+                if let Some(after) = self.places[item].heads.get_mut(layer * dims.heads + head) {
+                    *after = *occupancy;
                 }
             }
         }
-        self.occupancy = after;
+    }
+
+    /// The events that follow from positions; follows them.
+    fn positional_events(&mut self, cut: &Cut, call: &Call<'_>, words: &mut Vec<u32>) {
+        let config = self.model.config();
+        let (dims, schedule) = (config.dims(), config.operator().schedule);
+        let mut places = std::mem::take(&mut self.places);
+        for (layer, words) in self.event_room(cut, call, words).enumerate() {
+            for (item, place) in places.iter_mut().enumerate() {
+                for head in 0..dims.heads {
+                    let occupancy = &mut place.heads[layer * dims.heads + head];
+                    let first = (item * dims.heads + head) * cut.tokens;
+                    for t in first..first + cut.lengths[item] {
+                        let decision = schedule::positional(schedule, dims.capacity, *occupancy);
+                        words[t * 2 + 1] = event::follow(schedule, decision, occupancy);
+                    }
+                }
+            }
+        }
+        self.places = places;
     }
 }

@@ -9,7 +9,8 @@ use dla_core::model::{
 };
 use dla_core::{Error, Result, Schedule};
 
-use super::specs::{BlockSpecs, MixerSpecs};
+use super::served;
+use super::specs::BlockSpecs;
 use crate::Gpu;
 use crate::nn::{self, Matrix, WeightType};
 use crate::scope::scoped;
@@ -98,9 +99,7 @@ impl ModelWeights {
         weights: &mut impl Weights<Tensor = Vec<f32>>,
         weight_type: WeightType,
     ) -> Result<Self> {
-        if let MixerSpecs::Attention(spec) = BlockSpecs::of(config).mixer {
-            spec.check()?;
-        }
+        served::check(gpu, config)?;
         let names = ModelTensors::load(config, &mut Names)?;
         let mut loader = Loader {
             gpu,
