@@ -1,6 +1,7 @@
 /** What every call of this package fails with; a call whose `signal` is aborted fails with the signal's reason. */
 export class DlaError extends Error {
-    readonly kind: "input" | "file" | "unsupported" | "device" | "busy";
+    /** "diverged": the model computes no finite numbers. */
+    readonly kind: "input" | "file" | "unsupported" | "diverged" | "device" | "busy";
 }
 
 export type Backend = "auto" | "gpu" | "cpu";

@@ -14,7 +14,7 @@ const PIECE = 64;
 /** Milliseconds of generating before it does. */
 const HOLD = 8;
 
-/** What every call of this package fails with. `kind` is "input", "file", "unsupported", "device" or "busy". */
+/** What every call of this package fails with. `kind` is "input", "file", "unsupported", "diverged", "device" or "busy". */
 export class DlaError extends Error {
     constructor(kind, message, options) {
         super(message, options);
