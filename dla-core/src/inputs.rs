@@ -5,7 +5,7 @@ use crate::check::{check_all, check_len};
 use crate::config::{Backbone, Config, Schedule};
 use crate::decisions::{Decisions, Trace};
 use crate::dims::Dims;
-use crate::dla::positions::check_levels;
+use crate::dla::positions::{check_levels, check_tokens};
 use crate::error::{Error, Result};
 use crate::real::Real;
 
@@ -137,14 +137,7 @@ impl<R: Real> Inputs<'_, R> {
         for i in 0..dims.sequences() {
             let before = cache.map_or(0, |cache| cache.position(dims, i));
             let total = before + self.length(dims, i / dims.heads) as u64;
-            if total > u64::from(u32::MAX) {
-                return Err(Error::input(
-                    "op",
-                    "n0",
-                    "at most 2^32 − 1 tokens in a sequence",
-                    total,
-                ));
-            }
+            check_tokens(total)?;
             check_levels(config.schedule, dims.capacity, total)?;
         }
         Ok(())

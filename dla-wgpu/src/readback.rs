@@ -65,11 +65,6 @@ impl Readback {
         }
     }
 
-    /// Its bytes' number.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Records the copy; `source` is large enough.
     pub(crate) fn copy(&self, encoder: &mut wgpu::CommandEncoder, source: &wgpu::Buffer) {
         let whole = self.size.next_multiple_of(4);

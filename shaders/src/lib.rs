@@ -90,6 +90,11 @@ const OUTPUTS: Part = part!("common/outputs");
 const SLOPES: Part = part!("common/slopes");
 const STEP_NUMBERS: Part = part!("common/step");
 const ATTENTION_TILES: Part = part!("common/attention");
+const ATTENTION_OWN: Part = part!("common/attention_own");
+const ATTENTION_KEPT: Part = part!("common/attention_kept");
+const KEPT: Part = part!("common/kept");
+const RANGES: Part = part!("common/ranges");
+const GROUP_MAX: Part = part!("common/group_max");
 const ATTENTION_GRADIENTS: Part = part!("common/attention_gradient");
 
 /// What the passes of one family begin with.
@@ -355,13 +360,21 @@ passes! {
     /// The loss of next-token prediction and its gradient.
     CROSS_ENTROPY = "nn/cross_entropy" Nothing [GROUP_SUM];
     /// Causal softmax attention.
-    ATTENTION = "nn/attention" Nothing [LENGTHS, ATTENTION_TILES];
+    ATTENTION = "nn/attention" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_OWN];
+    /// The same over the keys and values of earlier tokens too.
+    ATTENTION_CACHED = "nn/attention" Nothing [LENGTHS, POSITIONS, KEPT, ATTENTION_TILES, ATTENTION_KEPT];
+    /// Keeps keys and values for attention over them.
+    ATTENTION_KEEP = "nn/attention_keep" Nothing [LENGTHS, POSITIONS, KEPT];
+    /// The attention of one token an item over ranges of the kept keys.
+    ATTENTION_STEP = "nn/attention_step" Nothing [LENGTHS, POSITIONS, KEPT, GROUP_SUM, GROUP_MAX, RANGES];
+    /// The attention of one token an item from its ranges.
+    ATTENTION_JOIN = "nn/attention_join" Nothing [LENGTHS, POSITIONS, KEPT, GROUP_SUM, GROUP_MAX, RANGES];
     /// Inner products of attention's outputs and their gradients.
     ATTENTION_DOTS = "nn/attention_dots" Nothing [];
     /// The gradient by attention's queries.
-    ATTENTION_QUERY_GRADIENT = "nn/attention_query_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_GRADIENTS];
+    ATTENTION_QUERY_GRADIENT = "nn/attention_query_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_OWN, ATTENTION_GRADIENTS];
     /// The gradients by attention's keys and values.
-    ATTENTION_SOURCE_GRADIENT = "nn/attention_source_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_GRADIENTS];
+    ATTENTION_SOURCE_GRADIENT = "nn/attention_source_gradient" Nothing [LENGTHS, ATTENTION_TILES, ATTENTION_OWN, ATTENTION_GRADIENTS];
     /// Sums of squares of a gradient.
     SQUARE_SUM = "nn/square_sum" Nothing [GROUP_SUM];
     /// The norm of all gradients together.

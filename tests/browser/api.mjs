@@ -215,6 +215,41 @@ export const CHECKS = {
         abort.abort();
         const error = await session.feed(PROMPT, { signal: abort.signal }).catch(error => error);
         is(error.name, 'AbortError', 'abort');
+        const left = await session.feed(PROMPT, { signal: AbortSignal.abort('left') }).catch(error => error);
+        is(left, 'left', 'the reason');
+        const late = await Dla.load(MODEL, { backend: 'cpu', signal: AbortSignal.timeout(0) }).catch(error => error);
+        is(late.name, 'TimeoutError', 'a download');
+    }`),
+    'generating leaves the thread to others, and an abort ends it': inside(`async () => {
+        const session = await (await load()).session();
+        await session.feed(PROMPT);
+        let ticks = 0, count = 0;
+        const timer = setInterval(() => ticks++, 10), abort = new AbortController(), stop = setTimeout(() => abort.abort(), 100);
+        const write = async () => { for await (const _ of session.generate({ signal: abort.signal })) count++; };
+        const error = await write().catch(error => error);
+        clearInterval(timer);
+        is(error.name, 'AbortError', 'abort in the middle');
+        if (ticks < 2) throw new Error(ticks + ' turns of a timer in ' + count + ' tokens');
+        await session.feed('x');
+    }`),
+    'the bare operator': inside(`async () => {
+        const sizes = { heads: 1, groups: 1, keyDim: 1, valueDim: 1, capacity: 2 }, tau = Float32Array.of(0.9);
+        const operator = await Operator.create('plain', sizes, tau), ones = count => new Float32Array(count).fill(1);
+        const feed = v => operator.feed({ q: ones(v.length), k: ones(v.length), v: Float32Array.from(v), lambda: ones(2 * v.length) });
+        const whole = feed([3, -4, -5]);
+        is([[...whole.o], [...whole.boundary]], [[3, -1, -6], [1, 1, 0]], 'outputs and boundaries');
+        operator.reset();
+        feed([3]);
+        const saved = operator.save();
+        is([...feed([-4, -5]).o], [-1, -6], 'in pieces');
+        operator.restore(saved);
+        is([...feed([-4, -5]).o], [-1, -6], 'after restore');
+        await fails('input', () => Operator.create('sometimes', sizes, tau), 'a backbone');
+        await fails('input', () => Operator.create('plain', { ...sizes, heads: 0 }, tau), 'no heads');
+        await fails('input', () => operator.feed({ q: ones(3), k: ones(1), v: ones(1), lambda: ones(2) }), 'shapes');
+        await fails('file', () => operator.restore(new Uint8Array(9)), 'nine zeros');
+        operator.free();
+        await fails('input', () => operator.save(), 'a freed one');
     }`),
     'wrong arguments': inside(`async () => {
         const session = await (await load()).session();
@@ -223,6 +258,9 @@ export const CHECKS = {
         await session.feed(PROMPT);
         await fails('input', () => write(session, { temperature: -1 }), 'temperature');
         await fails('input', () => write(session, { topP: 0 }), 'topP');
+        await fails('input', () => write(session, { topK: -1 }), 'topK');
+        for (const maxTokens of [2.5, NaN, 'x', -1]) await fails('input', () => write(session, { maxTokens }), 'maxTokens');
+        await fails('input', () => write(session, { seed: 0.5 }), 'seed');
         await fails('input', () => write(session, { stop: '' }), 'an empty stop string');
         await fails('input', () => Dla.load(MODEL, { backend: 'quantum' }), 'backend');
         await fails('input', () => Dla.load(undefined), 'no source');

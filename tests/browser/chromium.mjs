@@ -33,11 +33,18 @@ export class Chromium {
     }
 
     #take({ id, result, error, method, params, sessionId }) {
+        if (id === undefined && method === 'Target.attachedToTarget' && params.targetInfo.type === 'worker') return this.#worker(params.sessionId, sessionId);
         if (id === undefined) return sessionId ? this.#pages.get(sessionId)?.event(method, params) : this.onEvent?.(method, params);
         const { resolve, reject } = this.#waiting.get(id);
         this.#waiting.delete(id);
         if (error) reject(new Error(error.message));
         else resolve(result);
+    }
+
+    /** A page's worker: what it asks for and complains of is the page's. */
+    #worker(sessionId, owner) {
+        this.#pages.set(sessionId, this.#pages.get(owner));
+        for (const call of ['Network.enable', 'Runtime.runIfWaitingForDebugger']) this.send(call, {}, sessionId).catch(() => {});
     }
 
     send(method, params = {}, sessionId) {
@@ -55,6 +62,7 @@ export class Chromium {
         const page = new Page((method, params) => this.send(method, params, sessionId), targetId);
         this.#pages.set(sessionId, page);
         for (const domain of ['Page', 'Runtime', 'Log', 'Network']) await page.send(`${domain}.enable`);
+        await page.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: true, flatten: true });
         if (script) await page.send('Page.addScriptToEvaluateOnNewDocument', { source: script });
         return page;
     }

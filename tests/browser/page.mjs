@@ -14,12 +14,15 @@ import { Chromium, browserName } from './chromium.mjs';
 import { CHECKS } from './api.mjs';
 import { firefox, firefoxName, special as firefoxAsks } from './firefox.mjs';
 import { COUNT, nativeText, packageText, swiftShader } from './native.mjs';
+import { SAMPLES } from '../../web-demo/page/samples.js';
 import { serve } from './serve.mjs';
 import { Tasks, crowded } from './tasks.mjs';
 
 const MOST_GZIPPED = 700_000;
 const LONG_TASK = 50;
 const PROMPT = 'In the beginning God created the heaven and the earth.';
+/** The last token of the first sample. */
+const LAST = Buffer.byteLength(SAMPLES.scenes.text) - 1;
 const WRITTEN = 48;
 /** Tokens on a software adapter, which is slow. */
 const ON_GPU = 16;
@@ -195,7 +198,7 @@ async function coarseClock(chromium, address) {
     await check('kind 28: a clock in steps of 100 ms neither stops the page nor makes its rates absurd', async () => {
         await page.until(`${told0}.startsWith('Nothing')`, 60);
         await page.evaluate(click('play'));
-        await page.until(`/^Token \\d\\d /.test(${told0})`, 60);
+        await page.until(`${TOKEN} >= 10`, 60);
         const read = () => page.evaluate(`Number(${told0}.match(/^Token ([0-9]+)/)[1])`);
         const before = await read(), began = performance.now();
         await page.evaluate(set('speed', 100));
@@ -221,9 +224,33 @@ addEventListener('DOMContentLoaded', () => {
 });
 new PerformanceObserver(list => list.getEntries().forEach(({ duration, startTime }) => TASKS.push([Math.round(startTime), Math.round(duration)]))).observe({ type: 'longtask', buffered: true });`;
 const RUNNING = `document.getElementById('play').textContent.includes('Pause')`;
+/** The number of the newest token; NaN before the first. */
+const TOKEN = `Number(document.getElementById('told').textContent.match(/^Token ([0-9]+)/)?.[1])`;
 const told0 = `document.getElementById('told').textContent`;
 const set = (id, value) => `(node => { node.value = ${value}; node.dispatchEvent(new Event('input')); return 1; })(document.getElementById('${id}'))`;
 const click = id => `document.getElementById('${id}').click()`;
+
+/** The page's tasks while it reads without a limit, writes, and changes heads: what is wrong with them, and how long they were. */
+async function watched(chromium, page) {
+    const tasks = new Tasks(chromium, 'watched');
+    await tasks.begin();
+    await page.evaluate(`TASKS.length = 0, performance.mark('watched')`);
+    await page.evaluate(set('speed', 100));
+    await page.until(`!${RUNNING}`, 60);
+    await page.evaluate(click('write'));
+    await page.until(`document.querySelector('#text i')`, 30);
+    await page.key(']', ']');
+    await page.until(`${told0}.includes('tokens/s')`, 30);
+    await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
+    const rate = await page.evaluate(`${told0}.match(/([0-9]+) tokens.s/)[1]`);
+    const long = (await page.evaluate('TASKS')).filter(([, duration]) => duration > LONG_TASK);
+    const { count, clock, thread } = await tasks.end();
+    const told = `at most ${thread} ms of the page's thread, ${clock} by the clock${crowded() ? ' of a crowded machine' : ''}; ${rate} tokens/s while writing`;
+    if (count < 100) return { fault: `${count} tasks seen`, told };
+    if (thread > LONG_TASK) return { fault: `a task of ${thread} ms of the page's thread`, told };
+    if (long.length && !crowded()) return { fault: `long tasks ${JSON.stringify(long)}`, told };
+    return { told };
+}
 
 async function pageChecks(chromium, address) {
     const page = await chromium.page(TASKS);
@@ -231,35 +258,33 @@ async function pageChecks(chromium, address) {
     await page.go(`${address}/?backend=cpu`);
     await check('the page loads and reads', async () => {
         await page.until(`document.querySelector('#cache [data-id]')`);
-        await page.until(`/^Token 3\\d /.test(${told0})`, 30);
+        await page.until(`${TOKEN} >= 30`, 60);
         return `${Math.round(await page.evaluate('FIRST'))} ms from navigation to the first token`;
     });
     await check('no task of the page is longer than 50 ms while it reads, writes and changes heads', async () => {
         // The watch itself: it must see a long one.
         await page.evaluate('setTimeout(() => { for (const end = performance.now() + 120; performance.now() < end;); })');
         await page.until('TASKS.some(([, duration]) => duration >= 100)', 10);
-        const tasks = new Tasks(chromium, 'watched');
-        await tasks.begin();
-        await page.evaluate(`TASKS.length = 0, performance.mark('watched')`);
-        await page.evaluate(set('speed', 100));
-        await page.until(`!${RUNNING}`, 60);
-        await page.evaluate(click('write'));
-        await page.until(`document.querySelector('#text i')`, 30);
-        await page.key(']', ']');
-        await page.until(`${told0}.includes('tokens/s')`, 30);
-        await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
-        const rate = await page.evaluate(`${told0}.match(/([0-9]+) tokens.s/)[1]`);
-        const long = (await page.evaluate('TASKS')).filter(([, duration]) => duration > LONG_TASK);
-        const { count, clock, thread } = await tasks.end();
-        if (count < 100 || thread > LONG_TASK) throw new Error(`${count} tasks, the longest ${thread} ms of the page's thread`);
-        if (!crowded()) equal(long, [], 'long tasks');
-        return `at most ${thread} ms of the page's thread, ${clock} by the clock${crowded() ? ' of a crowded machine' : ''}; ${rate} tokens/s while writing`;
+        // On a crowded machine a thread's time counts much that is not the page's: what is the page's own is there each time.
+        for (let tries = crowded() ? 3 : 1; ; tries--) {
+            const { fault, told } = await watched(chromium, page);
+            if (!fault) return told;
+            if (tries <= 1) throw new Error(fault);
+            console.log(`     again, for the machine is crowded: ${fault}`);
+            await page.evaluate(click('restart'));
+            await page.until(`${told0}.startsWith('Nothing')`, 30);
+            await page.evaluate(click('play'));
+            await page.until(`${TOKEN} >= 30`, 60);
+        }
     });
     await check('the text is whole and each of its states is one element', async () => {
         const [states, cards] = await page.evaluate(`[[...document.querySelectorAll('#text [data-id]')].map(node => node.dataset.id), [...document.querySelectorAll('#cache [data-id]')].map(node => node.dataset.id)]`);
         equal(states, cards, 'states');
-        const text = await page.evaluate(`document.getElementById('text').textContent.startsWith('In the beginning God created the heaven')`);
-        equal(text, true, 'text');
+        const [shown, written] = await page.evaluate(`[document.getElementById('text').textContent, [...document.querySelectorAll('#text i')].map(node => node.textContent).join('')]`);
+        equal(shown.length - written.length, SAMPLES.scenes.text.length, 'characters that were read');
+        equal(shown, SAMPLES.scenes.text + written, 'text');
+        const newest = await page.evaluate(`(([box, end]) => end.bottom <= box.bottom + 1 && end.top >= box.top - 1)([document.getElementById('text'), [...document.querySelectorAll('#text [data-id]')].at(-1)].map(node => [...node.getClientRects()].at(-1)))`);
+        equal(newest, true, 'the newest token is in view');
     });
     await check('settings that differ from training are marked, and read the text again', async () => {
         await page.evaluate(`document.querySelector('[value=single]').click()`);
@@ -268,6 +293,44 @@ async function pageChecks(chromium, address) {
         await page.evaluate(click('as-trained'));
         await page.until(`document.getElementById('trained').textContent === 'as trained'`);
         await page.until(`[...document.querySelectorAll('#overview small span:first-child')].some(cell => parseInt(cell.textContent) > 1)`, 30);
+    });
+    await check('log-linear attention has the levels that it needs, and leaves K as it was', async () => {
+        await page.evaluate(`document.querySelector('[value=fenwick]').click()`);
+        equal(await page.evaluate(`document.getElementById('capacity').value >= 20`), true, 'levels');
+        await page.evaluate(`document.querySelector('#schedule [value=dynamic]').click()`);
+        equal(await page.evaluate(`document.getElementById('trained').textContent`), 'as trained', 'badge');
+    });
+    await check('what is asked for ends a reading again', async () => {
+        await page.evaluate(`document.querySelector('[value=single]').click()`);
+        await page.evaluate(click('restart'));
+        await page.until(`${told0}.startsWith('Nothing')`, 30);
+        await page.evaluate(click('play'));
+        await page.evaluate(set('speed', 100));
+        await page.until(`/^Token \\d\\d/.test(${told0}) && document.getElementById('room').textContent.startsWith('1 of')`, 30);
+        await page.evaluate(click('as-trained'));
+        await page.until(`!${RUNNING} && ${TOKEN} === ${LAST}`, 60);
+    });
+    await check('a text that is begun goes on with other options', async () => {
+        const greedy = async () => {
+            await page.evaluate(`document.querySelector('[value=scenes]').click()`);
+            await page.until(`${TOKEN} < ${LAST}`, 30);
+            await page.until(`!${RUNNING} && ${TOKEN} === ${LAST}`, 60);
+            await page.evaluate(set('temperature', 1.2));
+            await page.evaluate(click('step'));
+            await page.until(`${TOKEN} === ${LAST + 1}`, 30);
+            await page.evaluate(set('temperature', 0));
+            const prompt = await page.evaluate(`document.getElementById('text').textContent`);
+            await page.evaluate(click('write'));
+            await page.until(`document.querySelectorAll('#text i').length && document.getElementById('text').textContent.length > ${prompt.length} + 40`, 60);
+            await page.evaluate(click('write'));
+            await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 30);
+            return [prompt, (await page.evaluate(`document.getElementById('text').textContent`)).slice(prompt.length)];
+        };
+        let [prompt, text] = await greedy();
+        // A byte that begins a character has no text yet.
+        for (let tries = 0; prompt.length === SAMPLES.scenes.text.length && tries < 5; tries++) [prompt, text] = await greedy();
+        const wanted = told(['generate', '--model', model, '--prompt', prompt, '--max-tokens', '40', '--temperature', '0']);
+        equal(text.slice(0, wanted.text.length), wanted.text, 'greedy text');
     });
     await check('your own text, bytes of any kind', async () => {
         await page.evaluate(`document.querySelector('[value=own]').click()`);
@@ -287,6 +350,12 @@ async function pageChecks(chromium, address) {
             return told.map(([words, bits]) => `${words}, ${bits} bits`).join('; ');
         });
     }
+    const pick = file => page.evaluate(`(async files => {
+        files.items.add(new File([${file}], 'a.dla'));
+        const input = document.getElementById('load');
+        input.files = files.files;
+        input.dispatchEvent(new Event('change'));
+    })(new DataTransfer())`);
     await check('a session is saved and loaded, its settings with it', async () => {
         await page.evaluate(`(make => {
             URL.createObjectURL = blob => { globalThis.SAVED = blob; return make.call(URL, blob); };
@@ -302,20 +371,43 @@ async function pageChecks(chromium, address) {
         await page.evaluate(click('as-trained'));
         await page.evaluate(`document.querySelector('[value=code]').click()`);
         await page.until(`document.getElementById('text').textContent.startsWith('#include')`, 30);
-        const pick = file => page.evaluate(`(files => {
-            files.items.add(new File([${file}], 'a.dla'));
-            const input = document.getElementById('load');
-            input.files = files.files;
-            input.dispatchEvent(new Event('change'));
-        })(new DataTransfer())`);
         await pick('SAVED');
         await page.until(`document.getElementById('text').textContent === ${JSON.stringify(text)}`, 30);
         equal(await page.evaluate(`document.getElementById('trained').textContent`), 'differs from training', 'badge');
-        await pick(`'something else'`);
-        await page.until(`document.getElementById('notice').dataset.kind === 'file' && !document.getElementById('notice').hidden`, 30);
+        equal(await page.evaluate(`document.querySelectorAll('#samples [aria-pressed=true]').length`), 0, 'samples named');
+        // What is no session of this model changes nothing, even where its settings had to be tried first.
+        for (const file of [`'something else'`, 'SAVED.slice(0, SAVED.size - 50)', `(await SAVED.text()).replace('"written":[]', '"written":7')`, `(await SAVED.text()).replace('single', 'dynamic')`]) {
+            await page.evaluate(`document.getElementById('notice').hidden = true`);
+            await pick(file);
+            await page.until(`document.getElementById('notice').dataset.kind === 'file' && !document.getElementById('notice').hidden`, 30);
+            equal(await page.evaluate(`document.getElementById('text').textContent`), text, `text after ${file}`);
+            equal(await page.evaluate(`document.getElementById('trained').textContent`), 'differs from training', 'badge');
+        }
+        await page.until(`!document.getElementById('write').disabled || !document.getElementById('play').disabled`, 30);
+        if (await page.evaluate(`document.getElementById('write').disabled`)) {
+            await page.evaluate(click('play'));
+            await page.until(`!${RUNNING} && !document.getElementById('write').disabled`, 30);
+        }
         await page.evaluate(click('write'));
         await page.until(`document.querySelector('#text i')`, 30);
         await page.until(`!document.getElementById('write').textContent.includes('Pause')`, 60);
+    });
+    await check('a session that is saved in the middle of a text reads on', async () => {
+        await page.evaluate(`document.querySelector('[value=scenes]').click()`);
+        await page.evaluate(set('speed', 30));
+        await page.until(`${RUNNING} && /^Token \\d\\d /.test(${told0})`, 30);
+        await page.evaluate('delete globalThis.SAVED');
+        await page.evaluate(click('save'));
+        await page.until('globalThis.SAVED');
+        const read = Number(await page.evaluate(`${told0}.match(/^Token ([0-9]+)/)[1]`));
+        await page.evaluate(`document.querySelector('[value=code]').click()`);
+        await page.until(`document.getElementById('text').textContent.startsWith('#include')`, 30);
+        await page.evaluate(click('play'));
+        await pick('SAVED');
+        await page.until(`${told0}.startsWith('Token ${read} ')`, 30);
+        await page.evaluate(set('speed', 100));
+        await page.evaluate(click('play'));
+        await page.until(`!${RUNNING} && document.getElementById('text').textContent === ${JSON.stringify(SAMPLES.scenes.text)}`, 60);
     });
     await check('the page on WebGPU', async () => {
         await page.go(`${address}/?backend=gpu&still`);
@@ -326,7 +418,11 @@ async function pageChecks(chromium, address) {
         await page.evaluate(click('play'));
         return page.evaluate(`document.getElementById('facts').textContent + ', ' + ${told0}.match(/[0-9]+ tokens.s/)[0]`);
     });
-    await check('nothing complained of', () => equal(page.complaints, [], 'console'));
+    await check('nothing complained of, nothing outside asked for', () => {
+        equal(page.complaints, [], 'console');
+        equal(page.requests.some(url => url.endsWith('model.safetensors')), true, 'requests of the worker are seen');
+        equal(page.requests.filter(url => !url.startsWith(address) && !url.startsWith('blob:')), [], 'requests');
+    });
     await check('it fits every width, in light and dark', () => photograph(page, address));
 }
 

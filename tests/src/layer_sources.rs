@@ -2,22 +2,23 @@
 
 use dla_core::Dims;
 use dla_shaders::{
-    ADAMW, ATTENTION, ATTENTION_DOTS, ATTENTION_QUERY_GRADIENT, ATTENTION_SOURCE_GRADIENT,
-    COLUMN_SUMS, CONV, CONV_GRADIENT, CONV_SLOPE, CROSS_ENTROPY, DECAY_RATES, DELTA_ARRAYS,
-    DELTA_ARRAYS_GRADIENT, DELTA_OUTPUT, DELTA_OUTPUT_GRADIENT, EMBED_GRADIENT, EMBED_SUM,
-    GATED_GRADIENT, GRADIENT_NORM, HALVE, MAMBA2_ARRAYS, MAMBA2_ARRAYS_GRADIENT, MAMBA2_OUTPUT,
-    MAMBA2_OUTPUT_GRADIENT, MATRIX_GRADIENT, NORM_GRADIENT, PLACE, Pass, READ_WEIGHTS_GRADIENT,
-    RMS_NORM, SQUARE_SUM, SUM_PARTS, TOP_K, TOP_K_BEST,
+    ADAMW, ATTENTION, ATTENTION_CACHED, ATTENTION_DOTS, ATTENTION_JOIN, ATTENTION_KEEP,
+    ATTENTION_QUERY_GRADIENT, ATTENTION_SOURCE_GRADIENT, ATTENTION_STEP, COLUMN_SUMS, CONV,
+    CONV_GRADIENT, CONV_SLOPE, CROSS_ENTROPY, DECAY_RATES, DELTA_ARRAYS, DELTA_ARRAYS_GRADIENT,
+    DELTA_OUTPUT, DELTA_OUTPUT_GRADIENT, EMBED_GRADIENT, EMBED_SUM, GATED_GRADIENT, GRADIENT_NORM,
+    HALVE, MAMBA2_ARRAYS, MAMBA2_ARRAYS_GRADIENT, MAMBA2_OUTPUT, MAMBA2_OUTPUT_GRADIENT,
+    MATRIX_GRADIENT, NORM_GRADIENT, PLACE, Pass, READ_WEIGHTS_GRADIENT, RMS_NORM, SQUARE_SUM,
+    SUM_PARTS, TOP_K, TOP_K_BEST,
 };
 use dla_wgpu::Float;
 use dla_wgpu::nn::backward::{
-    AttentionSpec, ColumnSumsSpec, ConvGradientSpec, CrossEntropySpec, DecayRates, Decays,
-    EmbeddingGradientSpec, GatedGradientSpec, InputGradientSpec, MatrixGradientSpec, PlaceSpec,
-    ReadWeightsGradientSpec, RmsNormGradient,
+    ColumnSumsSpec, ConvGradientSpec, CrossEntropySpec, DecayRates, Decays, EmbeddingGradientSpec,
+    GatedGradientSpec, InputGradientSpec, MatrixGradientSpec, PlaceSpec, ReadWeightsGradientSpec,
+    RmsNormGradient,
 };
 use dla_wgpu::nn::{
-    ConvSpec, DeltaArraysSpec, DeltaOutputSpec, EmbeddingSpec, InputKind, LinearSpec,
-    Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns, RmsNormSpec, TopK, WeightType,
+    AttentionSpec, ConvSpec, DeltaArraysSpec, DeltaOutputSpec, EmbeddingSpec, InputKind,
+    LinearSpec, Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns, RmsNormSpec, TopK, WeightType,
 };
 
 use crate::cases::dims;
@@ -285,6 +286,10 @@ fn other_gradients() -> Vec<Source> {
         let header = AttentionSpec { heads, width }.header();
         for pass in [
             &ATTENTION,
+            &ATTENTION_CACHED,
+            &ATTENTION_KEEP,
+            &ATTENTION_STEP,
+            &ATTENTION_JOIN,
             &ATTENTION_DOTS,
             &ATTENTION_QUERY_GRADIENT,
             &ATTENTION_SOURCE_GRADIENT,

@@ -1,5 +1,7 @@
 //! Every GPU test, in one binary that shares a device.
 
+#[path = "gpu/attention.rs"]
+mod attention;
 #[path = "gpu/conv.rs"]
 mod conv;
 #[path = "gpu/golden.rs"]

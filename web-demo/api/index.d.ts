@@ -1,6 +1,7 @@
-/** What every call of this package fails with. */
+/** What every call of this package fails with; a call whose `signal` is aborted fails with the signal's reason. */
 export class DlaError extends Error {
-    readonly kind: "input" | "file" | "unsupported" | "device" | "busy";
+    /** "diverged": the model computes no finite numbers. */
+    readonly kind: "input" | "file" | "unsupported" | "diverged" | "device" | "busy";
 }
 
 export type Backend = "auto" | "gpu" | "cpu";
@@ -96,6 +97,7 @@ export interface GenerateOptions {
 
 /** A model. */
 export class Dla {
+    private constructor();
     static load(source: Source, options?: LoadOptions): Promise<Dla>;
     readonly info: Info;
     /** The same weights with another memory. */
@@ -137,4 +139,51 @@ export type BookEvent =
     | { what: "opened"; id: number }
     | { what: "merged"; at: number; older: State; newer: State };
 
-export { Operator, Sizes } from "./dla_web.js";
+/** The sizes of an operator: heads, key groups, widths of keys and values, states that each head may keep. */
+export interface Sizes {
+    heads: number;
+    groups: number;
+    keyDim: number;
+    valueDim: number;
+    capacity: number;
+}
+
+/** The arrays of T tokens. */
+export interface OperatorInputs {
+    /** [T, groups, keyDim]. */
+    q: Float32Array;
+    /** [T, groups, keyDim]. */
+    k: Float32Array;
+    /** [T, heads, valueDim]. */
+    v: Float32Array;
+    /** Read weights by rank, [T, heads, capacity]. */
+    lambda: Float32Array;
+    /** Log decay, [T, heads], for decay and delta. */
+    g?: Float32Array;
+    /** Write strength, [T, heads], for delta. */
+    beta?: Float32Array;
+}
+
+/** What T tokens gave. */
+export interface OperatorStep {
+    /** [T, heads, valueDim]. */
+    o: Float32Array;
+    /** [T, heads]. */
+    score: Float32Array;
+    /** 1 where the token opened a state, [T, heads]. */
+    boundary: Uint8Array;
+    /** The older of two merged states, −1 for none, [T, heads]. */
+    mergeAt: Int32Array;
+    /** Live states after the token, [T, heads]. */
+    count: Int32Array;
+}
+
+/** One sequence of the bare operator on the CPU, fed in pieces. */
+export class Operator {
+    static create(backbone: "plain" | "decay" | "delta", sizes: Sizes, tau: Float32Array, options?: { module?: LoadOptions["module"] }): Promise<Operator>;
+    feed(inputs: OperatorInputs): OperatorStep;
+    save(): Uint8Array;
+    restore(bytes: Uint8Array): void;
+    reset(): void;
+    free(): void;
+}

@@ -6,14 +6,15 @@
 //   await session.feed("In the beginning");
 //   for await (const { text } of session.generate({ maxTokens: 100 })) console.log(text);
 
-import init, { Generation, Incoming, Model } from "./dla_web.js";
+import init, { Generation, Incoming, Model, Operator as Bare, Sizes } from "./dla_web.js";
 export { Book } from "./book.js";
-export { Operator, Sizes } from "./dla_web.js";
 
 /** Tokens that are taken in before other work of the thread gets its turn. */
 const PIECE = 64;
+/** Milliseconds of generating before it does. */
+const HOLD = 8;
 
-/** What every call of this package fails with. `kind` is "input", "file", "unsupported", "device" or "busy". */
+/** What every call of this package fails with. `kind` is "input", "file", "unsupported", "diverged", "device" or "busy". */
 export class DlaError extends Error {
     constructor(kind, message, options) {
         super(message, options);
@@ -22,21 +23,28 @@ export class DlaError extends Error {
     }
 
     static from(error) {
-        if (error instanceof DlaError || error?.name === "AbortError") return error;
+        if (error instanceof DlaError) return error;
         if (typeof error?.kind === "string") return new DlaError(error.kind, error.message);
         const trapped = error instanceof WebAssembly.RuntimeError;
-        const message = trapped ? `the module has failed and must be loaded again: ${error.message}` : String(error?.message ?? error);
+        const message = trapped ? `the module has failed; reload the page or the worker: ${error.message}` : String(error?.message ?? error);
         return new DlaError(trapped ? "device" : "input", message, { cause: error });
     }
 }
 
-/** Runs `call`, so that whatever fails is a DlaError. */
-async function told(call) {
+/** Runs `call`, so that whatever fails is a DlaError; once `signal` is aborted, the signal's reason. */
+async function told(call, signal) {
     try {
+        signal?.throwIfAborted();
         return await call();
     } catch (error) {
+        signal?.throwIfAborted();
         throw DlaError.from(error);
     }
+}
+
+/** Refuses what is not a whole number from `least` on. */
+function whole(what, value, least) {
+    if (!Number.isSafeInteger(value) || value < least) throw refused("input", what, `a whole number from ${least} on`, value);
 }
 
 const refused = (kind, what, expected, got) => new DlaError(kind, `${what}: expected ${expected}, got ${got}`);
@@ -57,7 +65,6 @@ async function fetched(url, signal) {
     try {
         response = await fetch(url, { signal });
     } catch (error) {
-        if (error.name === "AbortError") throw error;
         throw refused("file", `load, ${url}`, "a file that can be fetched", error.message);
     }
     if (!response.ok) throw refused("file", `load, ${url}`, "a file", `HTTP ${response.status}`);
@@ -71,15 +78,19 @@ async function streamed(response, url, onProgress) {
     const incoming = new Incoming(encoded ? 0 : total);
     const reader = response.body.getReader();
     let loaded = 0;
-    for (;;) {
-        const { done, value } = await reader.read().catch(error => {
-            if (error.name === "AbortError") throw error;
-            throw refused("file", `load, ${url}`, "the whole file", `${loaded} bytes, then: ${error.message}`);
-        });
-        if (done) return incoming;
-        incoming.push(value);
-        loaded += value.length;
-        onProgress?.({ loaded, total: Math.max(loaded, total) });
+    try {
+        for (;;) {
+            const { done, value } = await reader.read().catch(error => {
+                throw refused("file", `load, ${url}`, "the whole file", `${loaded} bytes, then: ${error.message}`);
+            });
+            if (done) return incoming;
+            incoming.push(value);
+            loaded += value.length;
+            onProgress?.({ loaded, total: Math.max(loaded, total) });
+        }
+    } catch (error) {
+        incoming.free();
+        throw error;
     }
 }
 
@@ -93,9 +104,7 @@ async function bytesOnly(config, tokenizer, signal) {
     const vocabulary = Model.vocabularyOf(config);
     if (vocabulary > BYTES) throw refused("unsupported", "load, tokenizer.json", `a model whose tokens are the ${BYTES} bytes`, `a vocabulary of ${vocabulary}; ${ADVICE}`);
     if (tokenizer === undefined) return;
-    const there = await fetch(tokenizer, { method: "HEAD", signal }).catch(error => {
-        if (error.name === "AbortError") throw error;
-    });
+    const there = await fetch(tokenizer, { method: "HEAD", signal }).catch(() => signal?.throwIfAborted());
     // Some hosts answer with their front page what they do not have.
     const page = there?.headers.get("content-type")?.includes("text/html");
     if (there?.ok && !page) throw refused("unsupported", "load, tokenizer.json", "a model whose tokens are bytes, without that file", `one; ${ADVICE}`);
@@ -159,7 +168,7 @@ export class Dla {
             }
             const [config, weights] = await read(source, { tokenizer, onProgress, signal });
             return new Dla(await Model.load(config, weights, chosen), note);
-        });
+        }, signal);
     }
 
     /** What the model is and what runs it. */
@@ -171,8 +180,7 @@ export class Dla {
     /** The same weights with another memory; what is not given stays as it was trained. */
     withSettings({ tauOffset, capacity, schedule } = {}) {
         return told(async () => {
-            const whole = capacity === undefined || (Number.isInteger(capacity) && capacity > 0);
-            if (!whole) throw refused("input", "load, capacity", "a whole number from 1 on", capacity);
+            if (capacity !== undefined) whole("load, capacity", capacity, 1);
             return new Dla(await this.#alive().withSettings(tauOffset, capacity, schedule), this.#note);
         });
     }
@@ -227,18 +235,30 @@ export class Session {
                 pieces.push(piece);
             }
             return joined(pieces);
-        });
+        }, signal);
     }
 
-    /** Goes on with the text: an async iterator of `{ id, text, states, stop }`. */
+    /**
+     * Goes on with the text: an async iterator of `{ id, text, states, stop }`. Other work of the thread gets its turn
+     * every few milliseconds.
+     */
     async *generate({ maxTokens = Infinity, temperature = 1, topK = 0, topP = 1, seed = 0, stop = [], lambda = false, signal } = {}) {
         const release = this.#hold();
         let generation;
         try {
-            generation = await told(() => new Generation(temperature, topK, topP, seed, [stop].flat()));
+            generation = await told(() => {
+                if (maxTokens !== Infinity) whole("generate, maxTokens", maxTokens, 0);
+                whole("generate, topK", topK, 0);
+                whole("generate, seed", seed, 0);
+                return new Generation(temperature, topK, topP, seed, [stop].flat());
+            }, signal);
+            let held = performance.now();
             for (let count = 1; count <= maxTokens; count++) {
-                signal?.throwIfAborted();
-                const token = await told(() => this.#alive().next(generation, lambda));
+                if (performance.now() - held > HOLD) {
+                    await turn();
+                    held = performance.now();
+                }
+                const token = await told(() => this.#alive().next(generation, lambda), signal);
                 const last = token.stop !== null || count === maxTokens;
                 if (last && token.stop === null) token.text += generation.finish();
                 yield token;
@@ -305,7 +325,7 @@ export class Session {
         return () => { this.#busy = false; };
     }
 
-    #alone(call) {
+    #alone(call, signal) {
         return told(async () => {
             const release = this.#hold();
             try {
@@ -313,7 +333,74 @@ export class Session {
             } finally {
                 release();
             }
+        }, signal);
+    }
+}
+
+/** One sequence of the bare operator on the CPU, fed in pieces. */
+export class Operator {
+    #operator;
+
+    constructor(operator) {
+        this.#operator = operator;
+    }
+
+    /** A sequence before its first token: `backbone` is plain, decay or delta, `tau` the threshold of each head. */
+    static create(backbone, { heads, groups, keyDim, valueDim, capacity }, tau, { module } = {}) {
+        return told(async () => {
+            const sizes = { heads, groups, keyDim, valueDim, capacity };
+            for (const [name, value] of Object.entries(sizes)) whole(`operator, ${name}`, value, 1);
+            await start(module);
+            const all = new Sizes(...Object.values(sizes));
+            try {
+                return new Operator(new Bare(backbone, all, tau));
+            } finally {
+                all.free();
+            }
         });
+    }
+
+    /**
+     * Takes in T tokens: `q`, `k` [T, groups, key], `v` [T, heads, value], `lambda` [T, heads, states], and `g`, `beta`
+     * [T, heads] where the backbone has them. Gives `o` [T, heads, value] and `score`, `boundary`, `mergeAt`, `count`
+     * [T, heads].
+     */
+    feed({ q, k, v, lambda, g, beta }) {
+        return this.#told(operator => {
+            const step = operator.feed(q, k, v, lambda, g, beta), { o, score, boundary, mergeAt, count } = step;
+            step.free();
+            return { o, score, boundary, mergeAt, count };
+        });
+    }
+
+    /** The sequence as bytes, the same as on every other backend. */
+    save() {
+        return this.#told(operator => operator.save());
+    }
+
+    /** Goes on where `save` was called. A refusal changes nothing. */
+    restore(bytes) {
+        return this.#told(operator => operator.restore(bytes));
+    }
+
+    /** Forgets the sequence. */
+    reset() {
+        return this.#told(operator => operator.reset());
+    }
+
+    /** Gives the memory back. */
+    free() {
+        this.#operator?.free();
+        this.#operator = undefined;
+    }
+
+    #told(call) {
+        if (!this.#operator) throw refused("input", "operator", "one that has not been freed", "a freed one");
+        try {
+            return call(this.#operator);
+        } catch (error) {
+            throw DlaError.from(error);
+        }
     }
 }
 

@@ -4,6 +4,8 @@ import { colours } from "./story.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const MILLISECONDS = 420;
+/** Cards of one part of a picture. */
+const CARDS = 8;
 
 const density = ({ info, n }) => info / n;
 /** A bar's size, which needs no layout: its width in parts of the whole, and its height. */
@@ -16,6 +18,8 @@ export class CacheView {
     #list;
     #cards = new Map();
     #slots = 0;
+    /** What the cards tell: the states and how they look. */
+    #told = { states: [] };
 
     /** `onPoint(id)` while a state is pointed at, `onChoose(id)` when it is chosen. */
     constructor(list, { onPoint, onChoose }) {
@@ -28,15 +32,23 @@ export class CacheView {
         list.addEventListener("click", event => { if (id(event) !== undefined) onChoose(Number(id(event))); });
     }
 
-    /** Draws the states; `merges` since the last call are shown, unless there were too many to follow. */
-    show(story, index, merges, motion) {
+    /** What draws the states, some cards a part; `merges` since the last picture are shown, unless there were too many to follow. */
+    parts(story, index, merges, motion) {
+        const parts = [() => this.#arrange(story, index, merges, motion)];
+        for (let first = 0; first < story.info.capacity; first += CARDS) parts.push(() => this.#tell(first, first + CARDS));
+        return parts;
+    }
+
+    /** Puts every state's card in its place; new ones are told at once. */
+    #arrange(story, index, merges, motion) {
         const states = story.states(index), moving = motion && !still.matches && merges.length < 4;
         const before = moving ? this.#places() : new Map();
         const going = moving ? merges.map(({ older, newer }) => [this.#cards.get(newer.id), older.id]) : [];
         const ghosts = going.filter(([card]) => card).map(([card, into]) => [card.cloneNode(true), card.getBoundingClientRect(), into]);
         this.#resize(Math.max(story.info.capacity, states.length));
-        const paints = colours(states), reads = story.reads(index);
+        const reads = story.reads(index);
         const most = { density: Math.max(...states.map(density), 1e-9), lambda: Math.max(...reads.filter(Number.isFinite), 1e-9) };
+        this.#told = { story, states: [...states], paints: colours(states), reads, most };
         const live = new Set(states.map(({ id }) => id));
         for (const [id, card] of this.#cards) {
             if (!live.has(id)) {
@@ -47,10 +59,19 @@ export class CacheView {
         states.forEach((state, i) => {
             const card = this.#cards.get(state.id) ?? this.#card(state.id);
             if (this.#list.children[i] !== card) this.#list.insertBefore(card, this.#list.children[i]);
-            this.#fill(card, state, { ...paints[i], lambda: reads[i], most, open: i === states.length - 1, story });
+            if (!card.firstChild.title) this.#tell(i, i + 1);
         });
         this.#pad(states.length);
         if (moving) this.#move(before, ghosts);
+    }
+
+    /** What the cards from `first` on say. */
+    #tell(first, end) {
+        const { story, states, paints, reads, most } = this.#told;
+        states.slice(first, end).forEach((state, i) => {
+            const at = first + i, card = this.#cards.get(state.id);
+            this.#fill(card, state, { ...paints[at], lambda: reads[at], most, open: at === states.length - 1, story });
+        });
     }
 
     #places() {

@@ -7,6 +7,7 @@ export function drawComparison(box, answer, readings, { twin, trained }) {
     const names = ["Dynamic states", twin ? "Its twin, trained with one state" : "The same weights, one state"];
     const table = document.createElement("table");
     table.className = "needle";
+    table.tabIndex = -1;
     const head = [...answer].map(letter => `<th scope="col">${letter}</th>`).join("");
     table.innerHTML = `<thead><tr><td></td>${head}<th scope="col">sum</th></tr></thead>`;
     const body = table.createTBody();
@@ -24,7 +25,9 @@ export function drawComparison(box, answer, readings, { twin, trained }) {
     const note = document.createElement("p");
     note.className = "faint small";
     note.textContent = trained ? told(readings.map(({ said }) => said === answer), twin) : "This model is untrained, so no byte is foreseen: 8 bits is a guess among 256.";
+    const focused = box.contains(document.activeElement);
     box.replaceChildren(table, note);
+    if (focused) table.focus({ preventScroll: true });
 }
 
 const shown = said => `“${said.replace(/\s/g, "␣")}”`;

@@ -25,6 +25,8 @@ export const speedTold = place => {
 export class Settings {
     #tau;
     #capacity;
+    /** K as a person set it; log-linear attention may need more. */
+    #chosen;
     #onChange;
     #timer;
 
@@ -36,7 +38,10 @@ export class Settings {
         };
         const signed = value => (value === 0 ? "as trained" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`);
         this.#tau = slider("tau", signed, later);
-        this.#capacity = slider("capacity", value => value, later);
+        this.#capacity = slider("capacity", value => value, value => {
+            this.#chosen = value;
+            later();
+        });
         $("schedule").addEventListener("change", () => this.#changed());
         $("as-trained").addEventListener("click", () => {
             this.reset(this.trained);
@@ -59,7 +64,7 @@ export class Settings {
 
     #put({ tauOffset, capacity, schedule }) {
         this.#tau.value = tauOffset;
-        this.#capacity.value = capacity;
+        this.#chosen = capacity;
         for (const radio of $("schedule").querySelectorAll("input")) radio.checked = radio.value === schedule;
         this.#badge();
     }
@@ -67,7 +72,7 @@ export class Settings {
     /** What a model takes; null for the trained settings. */
     get value() {
         const schedule = $("schedule").querySelector(":checked")?.value ?? this.trained.schedule;
-        const capacity = schedule === "fenwick" ? Math.max(LEVELS, this.#capacity.value) : this.#capacity.value;
+        const capacity = schedule === "fenwick" ? Math.max(LEVELS, this.#chosen) : this.#chosen;
         const settings = { tauOffset: this.#tau.value, capacity, schedule };
         const same = settings.tauOffset === 0 && capacity === this.trained.capacity && schedule === this.trained.schedule;
         return same ? null : settings;
@@ -80,7 +85,7 @@ export class Settings {
         $("as-trained").disabled = !differs;
         const { schedule, capacity } = this.value ?? this.trained;
         $("tau").disabled = schedule !== "dynamic";
-        if (schedule === "fenwick" && capacity !== this.#capacity.value) this.#capacity.value = capacity;
+        if (capacity !== this.#capacity.value) this.#capacity.value = capacity;
     }
 
     #changed() {

@@ -35,9 +35,9 @@ const player = new Player(link, { onPiece, onMode, onError, options });
 const settings = new Settings(value => asked(change)(value));
 const frames = new Frames(picture);
 
-/** The models, the one shown, its story, the chosen head, the text's name and bytes, what happened since the last drawing, and the
- *  last thing that was asked for. */
-const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve() };
+/** The models, the one shown, its story, the chosen head, the text's name and bytes, what is being read again under other settings,
+ *  what happened since the last drawing, and the last thing that was asked for. */
+const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), again: null, events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve() };
 
 const temperature = slider("temperature", value => (value === 0 ? "greedy" : value.toFixed(2)));
 const topK = slider("top-k", value => (value === 0 ? "all" : value));
@@ -56,13 +56,16 @@ function onError(error) {
     $("notice").hidden = false;
 }
 
-/** Runs what a person asked for, one thing after the other; what fails is told. */
+/** Runs what a person asked for, one thing after the other, a reading again no longer than until the next; what fails is told. */
 const asked = call => (...args) => {
     const run = async () => {
         $("notice").hidden = true;
+        if (call !== change) now.again = null;
         await call(...args);
     };
+    player.interrupt();
     now.last = now.last.then(run).catch(onError);
+    return now.last;
 };
 
 // What came back from the worker is gathered, and drawn part by part.
@@ -103,20 +106,17 @@ function picture() {
     if (!now.dirty || !now.story) return [];
     now.dirty = false;
     const { story, index, events, from } = now, time = performance.now();
-    const merges = events.filter(({ what }) => what === "merged");
+    const merges = events.filter(({ what }) => what === "merged"), followed = player.mode === null || player.speed <= FOLLOWED;
     const parts = [
         () => {
             text.follow(from, events);
             text.ahead(player.rest);
-            tell(events);
+            tell();
         },
-        () => {
-            const followed = player.mode === null || player.speed <= FOLLOWED;
-            $("stage").classList.toggle("fast", !followed);
-            cache.show(story, index, merges, followed);
-        },
+        ...cache.parts(story, index, merges, followed),
         () => curve.draw(story, index),
     ];
+    $("stage").classList.toggle("fast", !followed);
     [now.events, now.from] = [[], story.tokens];
     if (time - now.looked > OVERVIEW || !player.mode) {
         now.looked = time;
@@ -124,23 +124,24 @@ function picture() {
     } else {
         now.later ??= setTimeout(() => { [now.later, now.dirty] = [undefined, true]; }, OVERVIEW);
     }
-    if (player.mode) parts.push(() => text.followEnd());
+    if (story.tokens > from) parts.push(() => text.followEnd());
     return parts;
 }
 
 /** What happened at the last token, in words. */
-function tell(events) {
+function tell() {
     const { story, index } = now, token = story.tokens - 1, { capacity } = story.info;
     $("room").textContent = `${story.states(index).length} of ${capacity} states`;
     if (token < 0) {
         $("told").textContent = "Nothing has been read yet.";
         return;
     }
-    const mine = events.filter(event => event.token === token), tau = story.tau(index), score = story.score(token, index);
-    const merges = mine.filter(({ what }) => what === "merged");
+    const tau = story.tau(index), score = story.score(token, index);
+    const merges = story.deeds(index).filter(({ what }) => what === "merged");
     const deeds = merges.map(({ at }) => `states ${at + 1} and ${at + 2} merge to make room`);
-    deeds.push(story.states(index).at(-1).start === token ? "opens a state" : "joins the open state");
-    const measured = Number.isFinite(score) && story.info.schedule === "dynamic" ? `, score ${score.toFixed(2)} ${score >= tau ? "≥" : "<"} τ ${tau.toFixed(2)}` : "";
+    const opens = story.states(index).at(-1).start === token;
+    deeds.push(opens ? `opens ${token ? "a" : "the first"} state` : "joins the open state");
+    const measured = token > 0 && Number.isFinite(score) && story.info.schedule === "dynamic" ? `, score ${score.toFixed(2)} ${score >= tau ? "≥" : "<"} τ ${tau.toFixed(2)}` : "";
     const rate = player.rate ? ` · ${Math.round(player.rate)} tokens/s` : "";
     $("told").textContent = `Token ${token} “${SIGNS[story.pieces[token]] ?? story.pieces[token]}”${measured}: ${deeds.join("; ")}${rate}`;
 }
@@ -174,16 +175,22 @@ function fresh() {
     choose(Math.min(now.index, now.story.heads - 1));
 }
 
-async function pick(name) {
-    now.sample = name;
-    for (const button of $("samples").children) button.setAttribute("aria-pressed", button.value === name);
-    const own = name === "own", sample = SAMPLES[name];
+/** Says whose text is shown: a sample's, a person's "own", or null for one from a file. */
+function name(text) {
+    now.sample = text;
+    for (const button of $("samples").children) button.setAttribute("aria-pressed", button.value === text);
+    const own = text === "own", sample = SAMPLES[text];
     $("own").hidden = !own;
     $("text").hidden = own;
     $("about").textContent = sample?.about ?? "";
     $("compare").hidden = !sample?.answer;
     $("compare-body").replaceChildren(asking);
-    await begin(own ? new Uint8Array() : BYTES.encode(sample.text));
+}
+
+async function pick(sample) {
+    const own = sample === "own";
+    name(sample);
+    await begin(own ? new Uint8Array() : BYTES.encode(SAMPLES[sample].text));
     if (own) $("own-text").focus();
     else if (!query.has("still")) player.start("read");
 }
@@ -201,19 +208,24 @@ async function under(value) {
     facts();
 }
 
-/** The same text under another memory. */
+/** The same text under another memory, as far as it was read; what is asked for meanwhile ends that early. */
 async function change(value) {
     const { mode } = player;
-    const read = now.story.tokens;
     await player.pause();
+    const { bytes, tokens, written } = now.story;
+    now.again ??= { mode, tokens, written };
+    const all = Uint8Array.from([...bytes, ...player.rest]);
     await under(value);
-    const all = Uint8Array.from([...now.story.bytes, ...player.rest]), { written } = now.story;
     fresh();
     player.put(all);
-    await player.skim(read);
-    now.story.written = written;
-    choose(now.index);
-    if (mode === "read") player.start(mode);
+    const { again, story } = now;
+    story.written = again.written;
+    if (!await player.skim(again.tokens)) {
+        story.written = again.written.filter(([from]) => from < story.tokens).map(([from, to]) => [from, Math.min(to, story.tokens)]);
+        return;
+    }
+    now.again = null;
+    if (again.mode === "read") player.start("read");
 }
 
 async function compare() {
@@ -231,21 +243,33 @@ async function compare() {
 
 async function save() {
     await player.pause();
-    download(`session-${now.story.tokens}.dla`, pack(now.story, settings.value, await link.call("save")));
+    const { story, source } = now, { rest } = player;
+    download(`session-${story.tokens}.dla`, pack({ story, rest, source, settings: settings.value, session: await link.call("save") }));
 }
 
 async function load(file) {
+    const saved = unpack(file), before = settings.value;
     await player.pause();
-    const saved = unpack(file);
-    if (settings.show(saved.settings)) await under(saved.settings);
+    const kept = now.story.tokens ? await link.call("save") : null, changed = settings.show(saved.settings);
+    let states;
+    try {
+        if (changed) await under(saved.settings);
+        states = await link.call("restore", saved.session);
+    } catch (error) {
+        if (changed) {
+            settings.show(before);
+            await under(before);
+            if (kept) await link.call("restore", kept);
+        }
+        throw error;
+    }
     now.story = new Story(now.info);
-    const states = await link.call("restore", saved.bytes);
     now.story.restore(saved.text, saved.written, states);
-    player.put(new Uint8Array());
-    now.source = saved.text;
-    $("own").hidden = true;
-    $("text").hidden = false;
+    player.put(saved.rest);
+    now.source = saved.source;
+    name(null);
     choose(now.index);
+    text.followEnd();
 }
 
 // The controls.
@@ -286,10 +310,11 @@ function keys(event) {
     if (event.target.closest("textarea, input, select, summary") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("button") && event.key === " ") return;
     const heads = now.story?.heads ?? 1;
+    if (event.repeat && !/^Arrow|[[\]]/.test(event.key)) return;
     const call = {
         " ": () => $("play").click(), ArrowRight: () => $("step").click(), w: () => $("write").click(), r: () => $("restart").click(),
         "[": () => choose((now.index + heads - 1) % heads), "]": () => choose((now.index + 1) % heads),
-    }[event.key];
+    }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!call || !now.story) return;
     event.preventDefault();
     call();
@@ -324,7 +349,7 @@ async function start() {
     overview.build(now.info);
     fresh();
     wire();
-    await pick(query.get("sample") in SAMPLES ? query.get("sample") : "scenes");
+    await asked(pick)(query.get("sample") in SAMPLES ? query.get("sample") : "scenes");
 }
 
 start().catch(error => {

@@ -1,29 +1,47 @@
-// A saved session as a file: one line of JSON (the text and who wrote what), then the model's bytes.
+// A saved session as a file: one line of JSON (the text, who wrote what, what was still to be read), then the model's bytes.
 
 const KIND = "dla-session";
+const SCHEDULES = ["dynamic", "single", "fenwick"];
 const TEXT = new TextEncoder();
 
-/** The file's bytes. */
-export function pack(story, settings, bytes) {
-    const head = { kind: KIND, text: encode(story.bytes), written: story.written, settings };
+/** The file's bytes: what was read, what is still to be read, what Restart begins with, the memory's settings, the session. */
+export function pack({ story, rest, source, settings, session }) {
+    const head = { kind: KIND, text: encode(story.bytes), written: story.written, rest: encode(rest), source: encode(source), settings };
     const line = TEXT.encode(`${JSON.stringify(head)}\n`);
-    const file = new Uint8Array(line.length + bytes.length);
+    const file = new Uint8Array(line.length + session.length);
     file.set(line);
-    file.set(bytes, line.length);
+    file.set(session, line.length);
     return file;
 }
 
-/** What {@link pack} put in. */
+/** What {@link pack} put in; another file is refused. */
 export function unpack(file) {
     const end = file.indexOf(10);
-    let head;
     try {
-        head = JSON.parse(new TextDecoder().decode(file.subarray(0, Math.max(0, end))));
-    } catch {
-        head = null;
+        const head = JSON.parse(new TextDecoder().decode(file.subarray(0, Math.max(0, end))));
+        if (head.kind !== KIND) throw new Error("another kind of file");
+        const [text, rest, source] = [head.text, head.rest, head.source].map(decode);
+        const { written, settings } = head;
+        stretches(written, text.length);
+        if (settings !== null) memory(settings);
+        return { text, rest, source, written, settings, session: file.subarray(end + 1) };
+    } catch (error) {
+        throw Object.assign(new Error("load, session: expected a file that this page saved, got another", { cause: error }), { kind: "file" });
     }
-    if (head?.kind !== KIND) throw Object.assign(new Error("load, session: expected a file that this page saved, got another"), { kind: "file" });
-    return { text: Uint8Array.from(atob(head.text), letter => letter.charCodeAt(0)), written: head.written, settings: head.settings, bytes: file.subarray(end + 1) };
+}
+
+/** Refuses what are no stretches of a text, in order. */
+function stretches(written, length) {
+    let last = 0;
+    for (const [from, to] of written) {
+        if (!(Number.isInteger(from) && Number.isInteger(to) && last <= from && from < to && to <= length)) throw new Error("stretches");
+        last = to;
+    }
+}
+
+/** Refuses what are no settings of a memory. */
+function memory({ tauOffset, capacity, schedule }) {
+    if (!(Number.isFinite(tauOffset) && Number.isInteger(capacity) && SCHEDULES.includes(schedule))) throw new Error("settings");
 }
 
 function encode(bytes) {
@@ -31,3 +49,5 @@ function encode(bytes) {
     for (const byte of bytes) text += String.fromCharCode(byte);
     return btoa(text);
 }
+
+const decode = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));

@@ -53,6 +53,8 @@ export class Story {
         /** Tokens before it were read in an earlier visit: their scores are not known. */
         this.scoredFrom = 0;
         this.scores = new Floats();
+        /** What the last token did, by head. */
+        this.newest = new Map();
         /** λ of the last token, [heads, capacity] by rank; not known before a token. */
         this.lambda = null;
         this.decoder = new TextDecoder();
@@ -67,7 +69,9 @@ export class Story {
         if (own) this.#mark(from);
         this.scores.push(piece.scores);
         this.lambda = piece.lambda ?? null;
+        this.newest.clear();
         this.book.take(piece, (index, token, event) => {
+            if (token === this.tokens - 1) this.newest.set(index, [...(this.newest.get(index) ?? []), event]);
             if (event.what === "opened") this.boundaries[index]++;
             else this.merges[index]++;
             see(index, token, event);
@@ -106,6 +110,9 @@ export class Story {
     own(token) { return this.written.some(([from, to]) => token >= from && token < to); }
 
     states(index) { return this.book.live[index]; }
+
+    /** The events of the last token in a head. */
+    deeds(index) { return this.newest.get(index) ?? []; }
 
     /** How the last token reads each state of a head, oldest first; NaN where it is not known. */
     reads(index) {

@@ -78,7 +78,9 @@ export class TextView {
 
     /** What is still to come, in bytes. */
     ahead(bytes) {
-        const shown = new TextDecoder().decode(bytes.subarray(0, AHEAD), { stream: true });
+        // The bytes that end a character belong to the token before.
+        const first = bytes.findIndex(byte => (byte & 0xc0) !== 0x80);
+        const shown = first < 0 ? "" : new TextDecoder().decode(bytes.subarray(first, first + AHEAD), { stream: true });
         if (this.#ahead.textContent !== shown) this.#ahead.textContent = shown;
     }
 

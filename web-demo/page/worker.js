@@ -3,7 +3,7 @@
 
 import { Dla, DlaError } from "./pkg/index.js";
 
-/** Where a needle's answer is compared: the model and its single-state twin. */
+/** The model, the same with other settings, the text's session, and what goes on with it: `{ tokens, options }`. */
 let dla, changed, session, writing;
 
 /** The model under the settings in force. */
@@ -18,7 +18,7 @@ async function renew() {
 
 /** The session belongs to a text that is being written until that ends. */
 async function stopWriting() {
-    const ending = writing?.return();
+    const ending = writing?.tokens.return();
     writing = undefined;
     await ending;
 }
@@ -59,17 +59,27 @@ const CALLS = {
         return session.feed(bytes, { lambda: true });
     },
 
-    /** At most `count` tokens; fewer, or none, where the text ends. */
-    async write(count, options) {
-        writing ??= session.generate({ ...options, lambda: true });
+    /** At most `count` tokens; fewer, or none, where the text ends. The seed counts where writing begins or its options change. */
+    async write(count, { seed, ...options }) {
+        const same = JSON.stringify(options) === JSON.stringify(writing?.options);
+        if (!same) {
+            await stopWriting();
+            writing = { tokens: session.generate({ ...options, seed, lambda: true }), options };
+        }
         const tokens = [];
-        while (tokens.length < count) {
-            const { done, value } = await writing.next();
-            if (done) {
-                writing = undefined;
-                break;
+        try {
+            while (tokens.length < count) {
+                const { done, value } = await writing.tokens.next();
+                if (done) {
+                    writing = undefined;
+                    break;
+                }
+                tokens.push(value);
             }
-            tokens.push(value);
+        } catch (error) {
+            writing = undefined;
+            // What was written before is told first; a fault that stays is told at the next call.
+            if (!tokens.length) throw error;
         }
         return tokens;
     },

@@ -28,6 +28,7 @@ impl Fault {
             Self::Told(error) if error.is_input() => "input",
             Self::Told(error) if error.is_file() => "file",
             Self::Told(error) if error.is_unsupported() => "unsupported",
+            Self::Told(error) if error.is_diverged() => "diverged",
             Self::Told(_) => "device",
         }
     }

@@ -11,7 +11,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::fault::Fault;
-use crate::model::Loaded;
+use crate::loaded::Loaded;
 use crate::sequence::Sequence;
 
 /// The most tokens that a model of bytes has.

@@ -4,18 +4,12 @@
 //! browser's GPU or on the CPU, and a sequence of it. Calls answer with promises; while one waits nothing
 //! is borrowed, so a call that comes too early is refused instead of trapping.
 //!
-//! [`Operator`] keeps one sequence of the bare operator and takes in its tokens piece by piece:
-//!
-//! ```js
-//! const sizes = new Sizes(2, 1, 16, 16, 5); // heads, groups, key and value width, states
-//! const operator = new Operator("decay", sizes, new Float32Array([0.8, 0.8]));
-//! const step = operator.feed(q, k, v, lambda, g);
-//! console.log(step.o, step.boundary, step.mergeAt);
-//! ```
+//! [`Operator`] keeps one sequence of the bare operator and takes in its tokens piece by piece.
 
 mod fault;
 mod generation;
 mod incoming;
+mod loaded;
 mod model;
 mod object;
 mod operator;

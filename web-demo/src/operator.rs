@@ -1,8 +1,10 @@
 //! The operator for one sequence, as a page calls it.
 
 use dla_core::{Backbone, Config, Dims, Error, Inputs, Output, Session};
-use wasm_bindgen::JsError;
+use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::fault::Fault;
 
 /// The sizes of an operator.
 #[wasm_bindgen]
@@ -67,9 +69,9 @@ pub struct Operator {
 impl Operator {
     /// A sequence before its first token; `backbone` is plain, decay or delta, `tau` the threshold of each head.
     #[wasm_bindgen(constructor)]
-    pub fn new(backbone: &str, sizes: &Sizes, tau: Vec<f32>) -> Result<Operator, JsError> {
-        let config = Config::new(backbone.parse::<Backbone>()?);
-        let session = Session::new(sizes.dims(), config)?;
+    pub fn new(backbone: &str, sizes: &Sizes, tau: Vec<f32>) -> Result<Operator, JsValue> {
+        let backbone = backbone.parse::<Backbone>().map_err(Fault::from)?;
+        let session = Session::new(sizes.dims(), Config::new(backbone)).map_err(Fault::from)?;
         Ok(Self { session, tau })
     }
 
@@ -83,7 +85,7 @@ impl Operator {
         lambda: &[f32],
         g: Option<Vec<f32>>,
         beta: Option<Vec<f32>>,
-    ) -> Result<Step, JsError> {
+    ) -> Result<Step, JsValue> {
         let inputs = Inputs {
             q,
             k,
@@ -97,7 +99,8 @@ impl Operator {
         };
         let dims = self.session.dims();
         let tokens = lambda.len() / (dims.heads * dims.capacity);
-        Ok(Step(self.session.feed(tokens, &inputs)?))
+        let output = self.session.feed(tokens, &inputs);
+        Ok(Step(output.map_err(Fault::from)?))
     }
 
     /// The sequence as bytes, the same as on every other backend.
@@ -106,12 +109,13 @@ impl Operator {
     }
 
     /// Continues where `save` was called; a refusal changes nothing.
-    pub fn restore(&mut self, bytes: &[u8]) -> Result<(), JsError> {
-        let session = Session::load(bytes)?;
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<(), JsValue> {
+        let session = Session::load(bytes).map_err(Fault::from)?;
         if (session.dims(), session.config()) != (self.session.dims(), self.session.config()) {
             let expected = format!("{:?}, {:?}", self.session.dims(), self.session.config());
             let got = format!("{:?}, {:?}", session.dims(), session.config());
-            return Err(Error::input("restore", "bytes", expected, got).into());
+            let error = Error::input("restore", "bytes", expected, got);
+            return Err(Fault::from(error).into());
         }
         self.session = session;
         Ok(())

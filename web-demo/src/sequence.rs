@@ -7,7 +7,7 @@ use dla_wgpu::model::{Batch, Wanted};
 use js_sys::{Array, Float32Array, Object, Uint32Array};
 use wasm_bindgen::JsValue;
 
-use crate::model::{Engine, Loaded};
+use crate::loaded::{Engine, Loaded};
 use crate::object::{object, set};
 use crate::saved;
 

@@ -11,7 +11,7 @@ use wasm_bindgen_futures::future_to_promise;
 
 use crate::fault::Fault;
 use crate::generation::Generation;
-use crate::model::Loaded;
+use crate::loaded::Loaded;
 use crate::object::object;
 use crate::sequence::{Asked, Sequence};
 

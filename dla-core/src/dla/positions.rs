@@ -38,6 +38,18 @@ pub fn levels(tokens: u64) -> usize {
     1 + tokens.max(1).next_power_of_two().trailing_zeros() as usize
 }
 
+/// Refuses sequences of more tokens than a state can count.
+///
+/// # Errors
+/// An input error beyond 2^32 − 1 tokens.
+pub fn check_tokens(tokens: u64) -> Result<()> {
+    if tokens <= u64::from(u32::MAX) {
+        return Ok(());
+    }
+    let expected = "at most 2^32 − 1 tokens in a sequence";
+    Err(Error::input("op", "n0", expected, tokens))
+}
+
 /// Refuses sequences of `tokens` tokens under Fenwick where a cache of `capacity` states has too few levels.
 ///
 /// # Errors

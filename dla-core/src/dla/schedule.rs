@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-pub use super::positions::{Occupancy, check_levels, level, levels, positional};
+pub use super::positions::{Occupancy, check_levels, check_tokens, level, levels, positional};
 use super::state::State;
 use super::{bound, boundary, compact};
 use crate::cache::Cache;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::refused;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The `k` largest logits of a row with their ids, the largest first, of equal ones the smaller id
 /// first; all of a row that is shorter.
@@ -50,7 +50,8 @@ fn check_numbers(logits: &[(u32, f32)]) -> Result<()> {
     match logits.iter().find(wrong) {
         Some((id, logit)) => {
             let got = format!("{logit} for token {id}");
-            Err(refused("logits", "finite numbers or −∞", got))
+            let expected = "finite numbers or −∞";
+            Err(Error::diverged("sample", "logits", expected, got))
         }
         None => Ok(()),
     }

@@ -103,8 +103,9 @@ impl Sampler {
     /// Picks a token. It is not accepted yet: [`Sampler::accept`] does that.
     ///
     /// # Errors
-    /// For logits that are NaN or +∞, none above −∞, fewer than [`Sampler::needs`] asks for or out of
-    /// order, and an accepted token beyond the vocabulary; the sampler is as before then.
+    /// [`Error::is_diverged`](crate::Error::is_diverged) for logits that are NaN or +∞; an input error for none above −∞,
+    /// fewer than [`Sampler::needs`] asks for or out of order, and an accepted token beyond the vocabulary. The sampler is
+    /// as before then.
     pub fn sample(&mut self, candidates: &Candidates<'_>) -> Result<u32> {
         let mut left = self.survivors(candidates)?;
         if self.options.temperature == 0.0 {

@@ -261,6 +261,80 @@ fn softmax_attention_is_told_and_has_no_states() {
     assert_eq!(floats(&out, "logits").0, [1, 3, 256]);
 }
 
+/// Logits, a generated text and bits per byte, beyond the room that keys and values have at first.
+#[test]
+fn softmax_attention_runs_on_a_device_as_on_the_cpu() {
+    if std::env::var("DLA_NO_GPU").is_ok_and(|no| no == "1") {
+        println!("SKIP: softmax attention on a GPU, DLA_NO_GPU=1");
+        return;
+    }
+    let folder = folder();
+    let model = folder.path();
+    attention(model);
+    let on = |backend: &str, words: &[&str]| {
+        let mut all: Vec<&OsStr> = vec![words[0].as_ref(), "--backend".as_ref(), backend.as_ref()];
+        all.extend(["--json", "--model"].map(OsStr::new));
+        all.push(model.as_os_str());
+        all.extend(words[1..].iter().map(OsStr::new));
+        json(&dla(all))
+    };
+    let path = |name: &str| model.join(name).display().to_string();
+    let (ids, text) = (path("ids"), path("text"));
+    let mut file = TensorWriter::default();
+    let numbers: Vec<i64> = (0..2 * 270).map(|i| i * i % 251).collect();
+    file.tensor("input_ids", &[2, 270], &numbers);
+    file.write(ids.as_ref()).expect("written");
+    fs::write(&text, "what a text says, again and again ".repeat(20)).expect("written");
+    let [cpu, gpu] = ["cpu", "gpu"].map(|backend| {
+        let out = path(backend);
+        let words = [
+            "logits",
+            "--ids",
+            &ids,
+            "--output",
+            &out,
+            "--prefill",
+            "250",
+        ];
+        on(backend, &words);
+        let words = [
+            "generate",
+            "--prompt",
+            "a text",
+            "--max-tokens",
+            "12",
+            "--temperature",
+            "0",
+        ];
+        let told = on(backend, &words);
+        assert_eq!(told["backend"], backend);
+        let words = [
+            "eval",
+            "--task",
+            "text",
+            "--text-file",
+            &text,
+            "--lengths",
+            "300",
+        ];
+        let bits = on(backend, &words)["bits_per_byte"].as_f64();
+        (
+            floats(out.as_ref(), "logits").1,
+            told["ids"].clone(),
+            bits.expect("a number"),
+        )
+    });
+    let far = distance(&gpu.0, &cpu.0);
+    assert!(far < 1e-5, "logits are {far} away");
+    assert_eq!(gpu.1, cpu.1, "the generated ids");
+    assert!(
+        (gpu.2 - cpu.2).abs() < 1e-5,
+        "{} and {} bits per byte",
+        gpu.2,
+        cpu.2
+    );
+}
+
 #[test]
 fn upcycled_gives_the_same_logits_and_says_that_it_is_dla() {
     let folder = folder();

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use dla_core::dla::schedule::Occupancy;
 use dla_core::model::ModelSession;
 use dla_core::{Error, Result};
 
 use super::Model;
 use super::call::{Pending, Piece, Taken, Wanted};
+use super::place::Place;
 use super::sequences::Sequences;
 use super::tile::Tile;
 use crate::scope::scoped;
@@ -17,13 +17,14 @@ use crate::way::Way;
 ///
 /// A call takes any number of tokens of each. The work for a number of tokens is prepared when it is
 /// first needed; after that, a call allocates nothing on the device but what carries the ids there
-/// and the answers back.
+/// and the answers back. Softmax attention keeps the keys and values of every token: where a sequence
+/// outgrows their room it is doubled, for all sequences, and work is prepared anew.
 #[derive(Debug)]
 pub struct Batch {
     pub(super) model: Model,
     pub(super) sequences: Sequences,
-    /// Tokens taken in, and under schedules of positions also the states that hold them.
-    pub(super) occupancy: Vec<Occupancy>,
+    /// Where each sequence is.
+    pub(super) places: Vec<Place>,
     /// Prepared work by tokens and by whether decisions are given.
     pub(super) tiles: HashMap<(usize, bool), Tile>,
 }
@@ -31,7 +32,7 @@ pub struct Batch {
 /// A sequence at one moment, kept on the device.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    occupancy: Occupancy,
+    place: Place,
     image: wgpu::Buffer,
     bytes: u64,
 }
@@ -41,14 +42,14 @@ impl Batch {
         Ok(Self {
             model: model.clone(),
             sequences: Sequences::new(model.gpu(), model.config(), sequences).await?,
-            occupancy: vec![Occupancy::default(); sequences],
+            places: vec![Place::new(model.config()); sequences],
             tiles: HashMap::new(),
         })
     }
 
     /// Sequences.
     pub fn sequences(&self) -> usize {
-        self.occupancy.len()
+        self.places.len()
     }
 
     /// The model.
@@ -61,7 +62,7 @@ impl Batch {
     /// # Panics
     /// When there is no such sequence.
     pub fn position(&self, item: usize) -> u64 {
-        self.occupancy[item].position
+        self.places[item].position
     }
 
     /// Takes in `ids`, one slice a sequence, of any lengths, also none; gives what is wanted, by
@@ -71,10 +72,13 @@ impl Batch {
     ///
     /// # Errors
     /// [`Error::is_input`] for other than one slice a sequence, an id beyond the vocabulary or decisions
-    /// that no run could have made: nothing is taken in then. [`Error::is_device`] where the device
-    /// fails: what the sequences hold is lost then.
+    /// that no run could have made, and for any decisions under softmax attention;
+    /// [`Error::is_unsupported`] for more tokens than it can have room for on this device: nothing is
+    /// taken in then. [`Error::is_device`] where the device fails: what the sequences hold is lost then.
+    /// [`Error::is_diverged`] for logits that are not numbers where the largest were asked for: the tokens are taken in.
     pub async fn run(&mut self, ids: &[&[u32]], wanted: &Wanted<'_>) -> Result<Vec<Taken>> {
         let mut call = self.begin(ids, wanted).await?;
+        self.make_room(self.longest(&call)).await?;
         let mut taken = vec![Taken::default(); ids.len()];
         let mut waiting: Option<Piece> = None;
         for cut in self.cuts(&call) {
@@ -97,9 +101,11 @@ impl Batch {
         Ok(taken)
     }
 
-    /// Records the same into the caller's encoder. Never submits, and never waits for the device:
-    /// submit the encoder, then wait for [`Pending::taken`]. Calls may be recorded one after the other
-    /// before any is submitted; they are to be submitted in that order.
+    /// Records the same into the caller's encoder. Never submits, and never waits for the device, but for decisions to be
+    /// followed, which are held to the states that they start from: submit the encoder, then wait for
+    /// [`Pending::taken`]. Calls may be recorded one after the other before any is submitted; they are to be submitted
+    /// in that order, and before anything else is asked of this batch: [`Batch::snapshot`], [`Batch::rollback`],
+    /// [`Batch::reset`], [`Batch::session`], [`Batch::restore`] and calls with decisions act at once on what the device has.
     ///
     /// # Errors
     /// As [`Batch::run`].
@@ -110,10 +116,18 @@ impl Batch {
         wanted: &Wanted<'_>,
     ) -> Result<Pending> {
         let mut call = self.begin(ids, wanted).await?;
+        let device = self.model.gpu().device().clone();
+        let wider = self.sequences.wider(self.model.gpu(), self.longest(&call));
+        if let Some(wider) = wider.await? {
+            let moved = scoped(&device, "model", "call", || {
+                self.sequences.move_to(encoder, &wider, &self.places);
+            });
+            moved.await?;
+            self.settle(wider);
+        }
         let mut pieces = Vec::new();
         for cut in self.cuts(&call) {
             self.ready(&cut, wanted).await?;
-            let device = self.model.gpu().device().clone();
             let piece = scoped(&device, "model", "call", || {
                 self.record_piece(encoder, &cut, &mut call)
             });
@@ -132,12 +146,16 @@ impl Batch {
     pub async fn snapshot(&self, item: usize) -> Result<Snapshot> {
         self.check_item(item)?;
         let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let bytes = self.sequences.bytes_each();
+        let tokens = self.position(item);
+        let bytes = self.sequences.bytes_each(tokens);
         let image = self.model.gpu().buffer("snapshot", bytes, usage).await?;
-        self.submit(|encoder| self.sequences.copy(encoder, item, &image, Way::Keep))
-            .await?;
+        self.submit(|encoder| {
+            self.sequences
+                .copy(encoder, (item, tokens), &image, Way::Keep);
+        })
+        .await?;
         Ok(Snapshot {
-            occupancy: self.occupancy[item],
+            place: self.places[item].clone(),
             image,
             bytes,
         })
@@ -146,10 +164,12 @@ impl Batch {
     /// Takes sequence `item` to a moment of a sequence of this model.
     ///
     /// # Errors
-    /// [`Error::is_input`] when there is no such sequence or the snapshot is of a model of other sizes.
+    /// [`Error::is_input`] when there is no such sequence or the snapshot is of a model of other sizes;
+    /// [`Error::is_unsupported`] for more tokens than softmax attention can have room for in this batch.
     pub async fn rollback(&mut self, item: usize, snapshot: &Snapshot) -> Result<()> {
         self.check_item(item)?;
-        let bytes = self.sequences.bytes_each();
+        let tokens = snapshot.place.position;
+        let bytes = self.sequences.bytes_each(tokens);
         if snapshot.bytes != bytes {
             let got = snapshot.bytes;
             return Err(Error::input(
@@ -159,12 +179,14 @@ impl Batch {
                 got,
             ));
         }
+        self.make_room(tokens).await?;
         self.submit(|encoder| {
             let image = &snapshot.image;
-            self.sequences.copy(encoder, item, image, Way::Restore);
+            self.sequences
+                .copy(encoder, (item, tokens), image, Way::Restore);
         })
         .await?;
-        self.occupancy[item] = snapshot.occupancy;
+        self.places[item] = snapshot.place.clone();
         Ok(())
     }
 
@@ -176,7 +198,7 @@ impl Batch {
         self.check_item(item)?;
         self.submit(|encoder| self.sequences.clear(encoder, item))
             .await?;
-        self.occupancy[item] = Occupancy::default();
+        self.places[item] = Place::new(self.model.config());
         Ok(())
     }
 
@@ -186,22 +208,45 @@ impl Batch {
     /// [`Error::is_input`] when there is no such sequence, [`Error::is_device`] where the device fails.
     pub async fn session(&self, item: usize) -> Result<ModelSession> {
         self.check_item(item)?;
-        let layers = self.sequences.read(self.model.gpu(), item).await?;
-        ModelSession::from_layers(self.model.config(), self.position(item), layers)
+        let position = self.position(item);
+        let layers = self
+            .sequences
+            .read(self.model.gpu(), item, position)
+            .await?;
+        ModelSession::from_layers(self.model.config(), position, layers)
     }
 
     /// Puts a session of this model, wherever it ran, in the place of sequence `item`.
     ///
     /// # Errors
-    /// [`Error::is_input`] when there is no such sequence or the session is another model's.
+    /// [`Error::is_input`] when there is no such sequence or the session is another model's;
+    /// [`Error::is_unsupported`] for more tokens than softmax attention can have room for in this batch.
     pub async fn restore(&mut self, item: usize, session: &ModelSession) -> Result<()> {
         self.check_item(item)?;
         session.check(self.model.config())?;
-        let layers = session.layers();
-        self.sequences.write(self.model.gpu(), item, layers).await?;
-        let n = layers.first().map(|layer| &layer.cache.n[..]);
-        self.occupancy[item] = Occupancy::of(&self.model.config().dims(), n, 0);
+        let (layers, position) = (session.layers(), session.position());
+        self.make_room(position).await?;
+        let gpu = self.model.gpu();
+        self.sequences.write(gpu, (item, position), layers).await?;
+        self.places[item] = Place::of(self.model.config(), position, layers);
         Ok(())
+    }
+
+    /// Makes room for a sequence of `tokens` tokens where there is none.
+    async fn make_room(&mut self, tokens: u64) -> Result<()> {
+        let wider = self.sequences.wider(self.model.gpu(), tokens).await?;
+        if let Some(wider) = wider {
+            self.submit(|encoder| self.sequences.move_to(encoder, &wider, &self.places))
+                .await?;
+            self.settle(wider);
+        }
+        Ok(())
+    }
+
+    /// Goes on in wider memory. What is prepared is bound to the old one.
+    fn settle(&mut self, wider: Sequences) {
+        self.sequences = wider;
+        self.tiles.clear();
     }
 
     fn check_item(&self, item: usize) -> Result<()> {

@@ -20,9 +20,10 @@ pub struct Wanted<'a> {
     /// How many of each last token's largest logits are read back, at most 64: all that a sampler
     /// needs, in few bytes.
     pub top: usize,
-    /// Reads back what every layer measured and decided, 8 bytes a token and head.
+    /// Reads back what every layer measured and decided, 8 bytes a token and head; nothing for softmax attention.
     pub traces: bool,
-    /// Reads back how each sequence's last token read its states, 4·(2 + capacity) bytes a layer and head.
+    /// Reads back how each sequence's last token read its states, 4·(2 + capacity) bytes a layer and head; nothing for
+    /// softmax attention.
     pub lambda: bool,
     /// Decisions to follow instead of the schedule's own: by sequence, then by layer, `[1, tokens, heads]`.
     pub replay: Option<&'a [&'a [Decisions]]>,
@@ -35,7 +36,7 @@ pub struct Taken {
     pub logits: Vec<f32>,
     /// The largest logits after the last token with their ids, largest first; ties by id.
     pub top: Vec<(u32, f32)>,
-    /// What each layer measured and decided, `[1, tokens, heads]`; none unless asked for.
+    /// What each layer measured and decided, `[1, tokens, heads]`; none unless asked for, and for softmax attention.
     pub traces: Vec<Trace>,
     /// λ of the last token in each layer, as [`Reply`](dla_core::model::Reply) has it; none unless asked for.
     pub lambda: Vec<Vec<f32>>,
@@ -206,7 +207,7 @@ impl Shape {
 fn largest(best: &Best) -> Result<Vec<(u32, f32)>> {
     if best.not_numbers > 0 {
         let got = format!("NaN {} times", best.not_numbers);
-        return Err(Error::device("model", "logits", "numbers", got));
+        return Err(Error::diverged("model", "logits", "numbers", got));
     }
     let entries = best.entries.iter().filter(|(_, id)| *id != NO_ID);
     Ok(entries.map(|&(logit, id)| (id, logit)).collect())

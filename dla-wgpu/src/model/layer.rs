@@ -1,16 +1,13 @@
-//! One block's dispatches: norm, projections, convolution, operator, output, residual; then the MLP.
+//! One block's dispatches: norm, projections, convolution, mixer, output, residual; then the MLP.
 
 use dla_core::Result;
 use dla_core::model::ModelConfig;
 
-use super::attention_unserved;
+use super::mixer::Mixers;
 use super::sequences::LayerMemory;
-use super::specs::{BlockSpecs, MixerSpecs};
+use super::specs::BlockSpecs;
 use super::weights::{BlockWeights, MlpWeights};
-use crate::nn::{
-    self, Conv, DeltaArrays, DeltaOutput, Input, Linear, Mamba2Arrays, Mamba2Output, Rows, Sources,
-};
-use crate::op::{Arrays, Bound};
+use crate::nn::{self, Conv, Input, Linear, Rows};
 use crate::{Dispatch, Gpu};
 
 /// The buffers between the passes of a block, which all blocks share.
@@ -18,12 +15,13 @@ use crate::{Dispatch, Gpu};
 pub(super) struct Rooms {
     /// The residual stream, `[rows, hidden]`.
     pub(super) x: wgpu::Buffer,
-    /// The operator's arrays.
-    pub(super) arrays: Arrays,
     normed: wgpu::Buffer,
-    projected: wgpu::Buffer,
-    mixed: wgpu::Buffer,
-    y: wgpu::Buffer,
+    /// The projections, `[rows, stride]`.
+    pub(super) projected: wgpu::Buffer,
+    /// The convolution's output, `[rows, channels]`.
+    pub(super) mixed: wgpu::Buffer,
+    /// The mixer's output, `[rows, values]`.
+    pub(super) y: wgpu::Buffer,
     /// An MLP's gate and what it opens, `[rows, 2 · inner]`.
     opened: Option<wgpu::Buffer>,
 }
@@ -35,17 +33,14 @@ pub(super) struct Call<'a> {
     pub(super) rows: Rows,
     pub(super) rooms: &'a Rooms,
     pub(super) positions: &'a wgpu::Buffer,
-    pub(super) operator: &'a Bound,
+    pub(super) mixers: &'a Mixers,
+    /// The layer.
+    pub(super) index: usize,
 }
 
 impl Rooms {
-    /// Room for `rows` around the operator's arrays.
-    pub(super) async fn new(
-        gpu: &Gpu,
-        config: &ModelConfig,
-        rows: Rows,
-        arrays: Arrays,
-    ) -> Result<Self> {
+    /// Room for `rows`.
+    pub(super) async fn new(gpu: &Gpu, config: &ModelConfig, rows: Rows) -> Result<Self> {
         let (count, dims) = (rows.count()?, config.dims());
         let specs = BlockSpecs::of(config);
         let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
@@ -60,7 +55,6 @@ impl Rooms {
             mixed: room("mixed", specs.conv.channels).await?,
             y: room("y", dims.heads * dims.value_dim).await?,
             opened,
-            arrays,
         })
     }
 }
@@ -82,7 +76,7 @@ impl Call<'_> {
         let mut dispatches = in_proj
             .prepare(gpu, rows, &rooms.x, &rooms.projected)
             .await?;
-        dispatches.extend(self.mixer(weights, memory).await?);
+        dispatches.extend(self.mixed(weights, memory).await?);
         let out_proj = Linear {
             weight: &weights.out_proj,
             bias: weights.out_bias.as_ref(),
@@ -97,73 +91,17 @@ impl Call<'_> {
     }
 
     /// From the projections to what the last projection reads.
-    async fn mixer(&self, weights: &BlockWeights, memory: &LayerMemory) -> Result<Vec<Dispatch>> {
+    async fn mixed(&self, weights: &BlockWeights, memory: &LayerMemory) -> Result<Vec<Dispatch>> {
         let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let specs = BlockSpecs::of(self.config);
         let conv = Conv {
-            spec: specs.conv,
+            spec: BlockSpecs::of(self.config).conv,
             weight: &weights.conv,
         };
         let buffers = [&rooms.projected, &memory.conv, &rooms.mixed];
-        let lengths = &rooms.arrays.lengths;
+        let lengths = self.mixers.lengths();
         let mut dispatches = conv.prepare(gpu, rows, lengths, buffers).await?;
-        dispatches.extend(self.arrays(weights, &specs).await?);
-        dispatches.extend_from_slice(self.operator.dispatches());
-        dispatches.extend(self.output(weights, &specs).await?);
+        dispatches.extend(self.mixer(&weights.mixer, &memory.mixer).await?);
         Ok(dispatches)
-    }
-
-    /// What the operator takes.
-    async fn arrays(&self, weights: &BlockWeights, specs: &BlockSpecs) -> Result<Vec<Dispatch>> {
-        let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let sources = Sources {
-            mixed: &rooms.mixed,
-            projected: &rooms.projected,
-            positions: self.positions,
-        };
-        let (heads, read_weights) = (&weights.heads, weights.read.as_ref());
-        match specs.mixer {
-            MixerSpecs::Mamba2(spec, _) => {
-                let arrays = Mamba2Arrays {
-                    spec,
-                    heads,
-                    read_weights,
-                };
-                arrays.prepare(gpu, rows, &sources, &rooms.arrays).await
-            }
-            MixerSpecs::GatedDelta(spec, _) => {
-                let arrays = DeltaArrays {
-                    spec,
-                    heads,
-                    read_weights,
-                };
-                arrays.prepare(gpu, rows, &sources, &rooms.arrays).await
-            }
-            MixerSpecs::Attention(_) => Err(attention_unserved()),
-        }
-    }
-
-    /// What is made of the operator's output.
-    async fn output(&self, weights: &BlockWeights, specs: &BlockSpecs) -> Result<Vec<Dispatch>> {
-        let (gpu, rows, rooms) = (self.gpu, self.rows, self.rooms);
-        let (heads, weight) = (&weights.heads, &weights.out_norm);
-        match specs.mixer {
-            MixerSpecs::Mamba2(_, spec) => {
-                let output = Mamba2Output {
-                    spec,
-                    heads,
-                    weight,
-                };
-                let sources = [&rooms.arrays.o, &rooms.mixed, &rooms.projected];
-                output.prepare(gpu, rows, sources, &rooms.y).await
-            }
-            MixerSpecs::GatedDelta(_, spec) => {
-                let output = DeltaOutput { spec, weight };
-                let sources = [&rooms.arrays.o, &rooms.projected];
-                output.prepare(gpu, rows, sources, &rooms.y).await
-            }
-            MixerSpecs::Attention(_) => Err(attention_unserved()),
-        }
     }
 
     fn normed<'a>(&'a self, weight: &'a wgpu::Buffer) -> Input<'a> {

@@ -7,28 +7,33 @@
 mod batch;
 mod call;
 mod layer;
+mod layout;
+mod mixer;
+mod place;
 mod record;
 mod sequences;
+mod served;
 mod specs;
 mod tile;
+mod upload;
 mod weights;
 
 use std::sync::Arc;
 
+use dla_core::Result;
 use dla_core::model::{ModelConfig, Weights};
-use dla_core::{Error, Result};
 
 pub use batch::{Batch, Snapshot};
 pub use call::{Pending, Taken, Wanted};
 pub use specs::{BlockSpecs, MixerSpecs};
 pub use tile::TILES;
 
-use self::weights::ModelWeights;
+use self::weights::{MixerWeights, ModelWeights};
 use crate::Gpu;
 use crate::nn::WeightType;
 
 /// A language model of Mamba-2 or Gated DeltaNet blocks on a device, with DLA where its checkpoint
-/// has it. Cheap to clone.
+/// has it, or of softmax attention. Cheap to clone.
 ///
 /// ```no_run
 /// use dla_core::checkpoint::Checkpoint;
@@ -64,7 +69,7 @@ impl Model {
     ///
     /// # Errors
     /// Those of the source; [`Error::is_input`](dla_core::Error::is_input) for weights that the type cannot hold,
-    /// [`Error::is_unsupported`](dla_core::Error::is_unsupported) for softmax attention and for sizes beyond the device,
+    /// [`Error::is_unsupported`](dla_core::Error::is_unsupported) for sizes beyond the device,
     /// [`Error::is_device`](dla_core::Error::is_device) where it fails.
     pub async fn load(
         gpu: &Gpu,
@@ -82,7 +87,8 @@ impl Model {
         })
     }
 
-    /// Room for `sequences` sequences that go on side by side, before their first tokens.
+    /// Room for `sequences` sequences that go on side by side, before their first tokens. The keys and values of softmax
+    /// attention get more room as sequences grow.
     ///
     /// # Errors
     /// [`Error::is_input`](dla_core::Error::is_input) for none or more than 4,096;
@@ -109,17 +115,13 @@ impl Model {
     /// τ of each head of layer `layer` `[heads]`; empty where the schedule has none, and beyond the layers.
     pub fn tau(&self, layer: usize) -> &[f32] {
         let blocks = &self.inner.weights.blocks;
-        blocks.get(layer).map_or(&[], |block| &block.thresholds)
+        match blocks.get(layer).map(|block| &block.mixer) {
+            Some(MixerWeights::Recurrent(mixer)) => &mixer.thresholds,
+            Some(MixerWeights::Attention) | None => &[],
+        }
     }
 
     fn weights(&self) -> &ModelWeights {
         &self.inner.weights
     }
-}
-
-/// Softmax attention trains on a device and runs on the CPU: its keys and values grow with every token.
-fn attention_unserved() -> Error {
-    let expected = "mixers whose memory does not grow: Mamba-2 or Gated DeltaNet";
-    let error = Error::unsupported("model", "mixer", expected, "softmax attention");
-    error.advise("run it on the CPU (--backend cpu)")
 }

@@ -3,29 +3,31 @@
 use dla_core::dla::schedule::{self, Occupancy};
 use dla_core::model::Rows;
 use dla_core::nn::embedding::check_ids;
-use dla_core::{Decisions, Dims, Error, Result, Schedule};
+use dla_core::{Decisions, Dims, Error, Result};
 
 use super::batch::Batch;
 use super::call::{GATES, Piece, Shape, Wanted};
+use super::mixer::Recurrent;
+use super::place::Place;
+use super::specs::BlockSpecs;
 use super::tile::{Head, TILES, Tile};
 use crate::nn;
-use crate::op::event;
 use crate::{Dispatch, Readback, dispatch};
 
 /// A call that is checked and on its way.
 pub(super) struct Call<'a> {
-    ids: &'a [&'a [u32]],
-    wanted: &'a Wanted<'a>,
+    pub(super) ids: &'a [&'a [u32]],
+    pub(super) wanted: &'a Wanted<'a>,
     /// The live states of every layer, sequence and head, followed where decisions are given.
-    occupancy: Vec<Vec<Occupancy>>,
+    pub(super) occupancy: Vec<Vec<Occupancy>>,
 }
 
 /// A piece of a call: at most `tokens` tokens of every sequence from `first` on.
 pub(super) struct Cut {
-    first: usize,
-    tokens: usize,
+    pub(super) first: usize,
+    pub(super) tokens: usize,
     /// Tokens of each sequence.
-    lengths: Vec<usize>,
+    pub(super) lengths: Vec<usize>,
     /// Whether a sequence's last token is among them.
     ends: Vec<bool>,
 }
@@ -46,10 +48,9 @@ impl Batch {
             return Err(Error::input("model", "top", expected, wanted.top));
         }
         let config = self.model.config();
-        let (schedule, capacity) = (config.operator().schedule, config.dims().capacity);
-        for (ids, before) in ids.iter().zip(&self.occupancy) {
+        for (ids, before) in ids.iter().zip(&self.places) {
             check_ids(ids, config.vocabulary)?;
-            schedule::check_levels(schedule, capacity, before.position + ids.len() as u64)?;
+            self.check_position(before.position + ids.len() as u64)?;
         }
         let occupancy = match wanted.replay {
             Some(replay) => self.replayed(ids, replay).await?,
@@ -62,6 +63,26 @@ impl Batch {
         })
     }
 
+    /// Refuses to take a sequence to a position that its memory cannot hold.
+    fn check_position(&self, position: u64) -> Result<()> {
+        let config = self.model.config();
+        schedule::check_tokens(position)?;
+        match config.attention() {
+            Some(_) => self.sequences.check_tokens(position),
+            None => {
+                let (schedule, capacity) = (config.operator().schedule, config.dims().capacity);
+                schedule::check_levels(schedule, capacity, position)
+            }
+        }
+    }
+
+    /// The most tokens that a sequence will have taken in after a call.
+    pub(super) fn longest(&self, call: &Call<'_>) -> u64 {
+        let after = |(before, ids): (&Place, &&[u32])| before.position + ids.len() as u64;
+        let sequences = self.places.iter().zip(call.ids);
+        sequences.map(after).max().unwrap_or(0)
+    }
+
     /// Checks decisions against the states that they start from.
     async fn replayed(
         &self,
@@ -69,6 +90,10 @@ impl Batch {
         replay: &[&[Decisions]],
     ) -> Result<Vec<Vec<Occupancy>>> {
         let config = self.model.config();
+        if config.attention().is_some() {
+            let expected = "no decisions: softmax attention has no states";
+            return Err(Error::input("model", "replay", expected, replay.len()));
+        }
         if replay.len() != ids.len() || replay.iter().any(|layers| layers.len() != config.layers) {
             let expected = format!("decisions of {} layers for every sequence", config.layers);
             return Err(Error::input("model", "replay", expected, replay.len()));
@@ -114,11 +139,17 @@ impl Batch {
         cuts
     }
 
-    /// The tokens of a piece where `left` are left: those at once, if their logits fit.
+    /// The tokens of a piece where `left` are left: those at once, if their rows and logits fit.
     fn tile(&self, left: usize, wanted: &Wanted<'_>) -> usize {
-        let row = self.model.config().vocabulary as u64 * 4 * self.sequences() as u64;
+        let config = self.model.config();
+        let logits = match wanted.logits {
+            Rows::All => config.vocabulary,
+            Rows::None | Rows::Last => 0,
+        };
+        let values = logits.max(BlockSpecs::of(config).widest(config));
+        let row = values as u64 * 4 * self.sequences() as u64;
         let most = self.model.gpu().max_binding();
-        let fits = |tokens: usize| wanted.logits != Rows::All || row * tokens as u64 <= most;
+        let fits = |tokens: usize| row * tokens as u64 <= most;
         let tiles = TILES
             .into_iter()
             .filter(|&tokens| tokens == 1 || fits(tokens));
@@ -184,7 +215,7 @@ impl Batch {
     }
 
     /// The prepared work of a piece that is ready.
-    fn prepared(&self, cut: &Cut, wanted: &Wanted<'_>) -> &Tile {
+    pub(super) fn prepared(&self, cut: &Cut, wanted: &Wanted<'_>) -> &Tile {
         match self.tiles.get(&(cut.tokens, wanted.replay.is_some())) {
             Some(tile) => tile,
             None => unreachable!("made ready before"),
@@ -222,7 +253,8 @@ impl Batch {
                 .inspect(|head| dispatch::record(&head.dispatches, encoder)),
         };
         let logits = head.map(|head: &Head| &head.logits);
-        let sources = [logits, top.map(|top| &top.best), Some(&tile.traces)];
+        let traces = tile.mixers.recurrent().map(Recurrent::traces);
+        let sources = [logits, top.map(|top| &top.best), traces];
         if let Some(readback) = &readback {
             bring_back(encoder, &shape, sources, readback);
         }
@@ -243,7 +275,8 @@ impl Batch {
         shape: &Shape,
         readback: Option<&Readback>,
     ) {
-        let Some(readback) = readback.filter(|_| shape.control > 0) else {
+        let wanted = readback.filter(|_| shape.control > 0);
+        let (Some(readback), Some(operator)) = (wanted, tile.mixers.recurrent()) else {
             return dispatch::record(&tile.body, encoder);
         };
         let (mut first, row) = (0, shape.control_row());
@@ -254,7 +287,7 @@ impl Batch {
                 if shape.ends[item] {
                     let from = (item * shape.tokens + length - 1) as u64 * row;
                     let at = shape.control_at(layer, item);
-                    readback.copy_range(encoder, (&tile.control, from), at, row);
+                    readback.copy_range(encoder, (operator.control(), from), at, row);
                 }
             }
         }
@@ -264,6 +297,7 @@ impl Batch {
     fn shape(&self, cut: &Cut, wanted: &Wanted<'_>, tile: &Tile) -> Shape {
         let config = self.model.config();
         let ends = cut.ends.contains(&true);
+        let operator = tile.mixers.recurrent();
         Shape {
             lengths: cut.lengths.clone(),
             ends: cut.ends.clone(),
@@ -279,137 +313,15 @@ impl Batch {
                 values: config.vocabulary,
                 best: wanted.top,
             }),
-            trace: if wanted.traces { tile.trace_stride } else { 0 },
-            control: match wanted.lambda && ends {
-                true => GATES + config.dims().capacity,
-                false => 0,
+            trace: match operator {
+                Some(operator) if wanted.traces => operator.trace_stride,
+                _ => 0,
+            },
+            control: match operator {
+                Some(_) if wanted.lambda && ends => GATES + config.dims().capacity,
+                _ => 0,
             },
         }
-    }
-
-    /// Records the copies of a piece's inputs, from a buffer of their own: no later call can overwrite them.
-    fn bring(&self, encoder: &mut wgpu::CommandEncoder, tile: &Tile, words: &[u32]) {
-        let buffer = self
-            .model
-            .gpu()
-            .device()
-            .create_buffer(&wgpu::BufferDescriptor {
-                label: Some("ids"),
-                size: words.len() as u64 * 4,
-                usage: wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: true,
-            });
-        if let Ok(mut view) = buffer.slice(..).get_mapped_range_mut() {
-            view.copy_from_slice(bytemuck::cast_slice(words));
-        }
-        buffer.unmap();
-        let batch = self.sequences();
-        let rows = batch * tile.rows.tokens;
-        let events = words.len() - rows - 2 * batch;
-        let parts = [
-            (&tile.ids, rows),
-            (&tile.lengths, batch),
-            (&tile.positions, batch),
-            (&tile.traces, events),
-        ];
-        let mut at = 0;
-        for (target, words) in parts.into_iter().filter(|(_, words)| *words > 0) {
-            let bytes = words as u64 * 4;
-            encoder.copy_buffer_to_buffer(&buffer, at, target, 0, bytes);
-            at += bytes;
-        }
-    }
-
-    /// Ids, lengths, positions and given events of a piece; follows them.
-    fn upload(&mut self, cut: &Cut, call: &mut Call<'_>) -> Vec<u32> {
-        let mut words = Vec::new();
-        for (ids, &length) in call.ids.iter().zip(&cut.lengths) {
-            let first = cut.first.min(ids.len());
-            words.extend_from_slice(&ids[first..first + length]);
-            words.extend(std::iter::repeat_n(0, cut.tokens - length));
-        }
-        words.extend(cut.lengths.iter().map(|&length| length as u32));
-        words.extend(self.occupancy.iter().map(|before| before.position as u32));
-        let schedule = self.model.config().operator().schedule;
-        match (call.wanted.replay, schedule) {
-            (Some(replay), _) => self.replayed_events(cut, call, replay, &mut words),
-            (None, Schedule::Dynamic) => self.advance(cut),
-            (None, _) => self.positional_events(cut, call, &mut words),
-        }
-        words
-    }
-
-    /// The sequences have taken in a piece whose decisions do not follow from positions.
-    fn advance(&mut self, cut: &Cut) {
-        for (before, &length) in self.occupancy.iter_mut().zip(&cut.lengths) {
-            before.position += length as u64;
-        }
-    }
-
-    /// Room for a piece's given events, `[layers, batch, heads, tokens]` pairs of words with the traces' stride between
-    /// layers; the layers' words.
-    fn event_room<'a>(
-        &self,
-        cut: &Cut,
-        call: &Call<'_>,
-        words: &'a mut Vec<u32>,
-    ) -> std::slice::ChunksExactMut<'a, u32> {
-        let stride = self.prepared(cut, call.wanted).trace_stride as usize / 4;
-        let start = words.len();
-        words.resize(start + stride * self.model.config().layers, 0);
-        words[start..].chunks_exact_mut(stride.max(1))
-    }
-
-    /// The events of given decisions; follows them.
-    fn replayed_events(
-        &mut self,
-        cut: &Cut,
-        call: &mut Call<'_>,
-        replay: &[&[Decisions]],
-        words: &mut Vec<u32>,
-    ) {
-        let config = self.model.config();
-        let (dims, schedule) = (config.dims(), config.operator().schedule);
-        let layers = self.event_room(cut, call, words);
-        for (layer, (words, occupancy)) in layers.zip(&mut call.occupancy).enumerate() {
-            for (i, occupancy) in occupancy.iter_mut().enumerate() {
-                let (item, head) = (i / dims.heads, i % dims.heads);
-                for t in 0..cut.lengths[item] {
-                    let at = dims.token_head(0, cut.first + t, head);
-                    let decision = replay[item][layer].get(at);
-                    words[(i * cut.tokens + t) * 2 + 1] =
-                        event::follow(schedule, decision, occupancy);
-                }
-            }
-        }
-        self.advance(cut);
-    }
-
-    /// The events that follow from positions, the same for all layers and heads; follows them.
-    fn positional_events(&mut self, cut: &Cut, call: &Call<'_>, words: &mut Vec<u32>) {
-        let config = self.model.config();
-        let (dims, schedule) = (config.dims(), config.operator().schedule);
-        let mut after = self.occupancy.clone();
-        let followed = after.iter_mut().zip(&cut.lengths);
-        let events: Vec<Vec<u32>> = followed
-            .map(|(occupancy, &length)| {
-                let tokens = 0..length;
-                let event = |_| {
-                    let decision = schedule::positional(schedule, dims.capacity, *occupancy);
-                    [0, event::follow(schedule, decision, occupancy)]
-                };
-                tokens.flat_map(event).collect()
-            })
-            .collect();
-        for words in self.event_room(cut, call, words) {
-            for (item, events) in events.iter().enumerate() {
-                for head in 0..dims.heads {
-                    let at = (item * dims.heads + head) * cut.tokens * 2;
-                    words[at..][..events.len()].copy_from_slice(events);
-                }
-            }
-        }
-        self.occupancy = after;
     }
 
     /// Records the copies of each sequence's last row to where the head reads them.

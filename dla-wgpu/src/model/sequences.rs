@@ -1,67 +1,84 @@
-//! What sequences carry from token to token, on the device: every layer's states and convolutions' inputs.
-
-use std::sync::Arc;
+//! What sequences carry from token to token, on the device: every layer's states, or keys and values, and convolutions'
+//! inputs.
 
 use dla_core::model::{LayerState, ModelConfig};
-use dla_core::{Dims, Error, Result};
+use dla_core::{Error, Result};
 
-use crate::op::{DeviceCache, pack};
+use super::layout::{Keeps, Layout};
+use super::place::Place;
+use crate::op::DeviceCache;
 use crate::plan::MAX_BATCH;
 use crate::scope::scoped;
 use crate::way::Way;
 use crate::{Gpu, Readback};
 
+/// The tokens that keys and values have room for at first.
+const FIRST_ROOM: usize = 256;
+
 /// The device's memory of a batch of sequences.
 #[derive(Debug)]
 pub(super) struct Sequences {
     layout: Layout,
+    batch: usize,
+    /// The tokens of every sequence whose keys and values there is room for.
+    room: usize,
+    /// The most that there can be room for on this device.
+    most: usize,
     layers: Vec<LayerMemory>,
 }
 
 /// One layer's memory of all sequences.
 #[derive(Debug)]
 pub(super) struct LayerMemory {
-    /// The states.
-    pub(super) cache: DeviceCache,
     /// The convolutions' last inputs, `[batch, width − 1, channels]`.
     pub(super) conv: wgpu::Buffer,
+    /// The mixer's.
+    pub(super) mixer: MixerMemory,
 }
 
-/// Sizes of one sequence in one layer.
-#[derive(Clone, Debug)]
-struct Layout {
-    dims: Dims,
-    schedule: dla_core::Schedule,
-    /// Channels of each convolution.
-    channels: Vec<usize>,
-    /// Inputs that a convolution keeps.
-    kept: usize,
-}
-
-impl Layout {
-    fn of(config: &ModelConfig) -> Self {
-        let (channels, width) = config.convolutions();
-        Self {
-            dims: config.dims(),
-            schedule: config.operator().schedule,
-            channels,
-            kept: width - 1,
-        }
-    }
-
-    /// Bytes of one sequence's states, scalars and convolutions' inputs.
-    fn bytes(&self) -> [u64; 3] {
-        let entries = self.dims.heads * self.dims.capacity;
-        let scalars = self.dims.heads * (1 + 3 * self.dims.capacity);
-        let conv = self.kept * self.channels.iter().sum::<usize>();
-        [entries * self.dims.state_len(), scalars, conv].map(|words| words as u64 * 4)
-    }
+/// A mixer's memory of all sequences.
+#[derive(Debug)]
+pub(super) enum MixerMemory {
+    /// The states.
+    States(DeviceCache),
+    /// Softmax attention's keys and values, `[batch, room, 2, heads, width]`.
+    Tokens(wgpu::Buffer),
 }
 
 impl LayerMemory {
+    /// Its buffers in the order of [`Layout::bytes`], of such `sizes`.
+    async fn new(gpu: &Gpu, keeps: Keeps, sizes: &[u64]) -> Result<Self> {
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
+        let buffer = async |label, part: usize| gpu.buffer(label, sizes[part], usage).await;
+        Ok(Self {
+            conv: buffer("conv_state", 0).await?,
+            mixer: match keeps {
+                Keeps::States(_) => MixerMemory::States(DeviceCache {
+                    states: buffer("states", 1).await?,
+                    scalars: buffer("scalars", 2).await?,
+                }),
+                Keeps::Tokens(_) => MixerMemory::Tokens(buffer("keys_values", 1).await?),
+            },
+        })
+    }
+
     /// Its buffers in the order of [`Layout::bytes`].
-    fn buffers(&self) -> [&wgpu::Buffer; 3] {
-        [&self.cache.states, &self.cache.scalars, &self.conv]
+    fn buffers(&self) -> Vec<&wgpu::Buffer> {
+        match &self.mixer {
+            MixerMemory::States(cache) => vec![&self.conv, &cache.states, &cache.scalars],
+            MixerMemory::Tokens(keys_values) => vec![&self.conv, keys_values],
+        }
+    }
+
+    /// What makes a sequence new if it is zeros: no live state, no earlier inputs. Matrices that no state lies in are not
+    /// read, nor are keys and values behind a sequence's end.
+    fn cleared(&self) -> Vec<usize> {
+        match self.mixer {
+            MixerMemory::States(_) => vec![0, 2],
+            MixerMemory::Tokens(_) => vec![0],
+        }
     }
 }
 
@@ -73,30 +90,42 @@ impl Sequences {
             return Err(Error::input("model", "sequences", expected, batch));
         }
         let layout = Layout::of(config);
-        let most = gpu.max_binding();
-        let usage = wgpu::BufferUsages::STORAGE
-            | wgpu::BufferUsages::COPY_DST
-            | wgpu::BufferUsages::COPY_SRC;
-        let sizes = layout
-            .bytes()
-            .map(|bytes| bytes.saturating_mul(batch as u64));
-        if let Some(bytes) = sizes.into_iter().find(|&bytes| bytes > most) {
-            let expected = format!("states of at most {most} bytes, the device's largest binding");
-            return Err(Error::unsupported("model", "sequences", expected, bytes)
-                .advise("take fewer sequences at a time"));
+        let most = match layout.keeps {
+            Keeps::States(_) => usize::MAX,
+            Keeps::Tokens(spec) => spec.most_room(gpu, batch),
+        };
+        let empty = Self {
+            layout,
+            batch,
+            room: 0,
+            most,
+            layers: Vec::new(),
+        };
+        let room = FIRST_ROOM.min(most).max(1);
+        empty.with_room(gpu, config.layers, room).await
+    }
+
+    /// Refuses `batch` sequences whose memory the device cannot bind.
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] then.
+    pub(super) fn check(gpu: &Gpu, config: &ModelConfig, batch: usize) -> Result<()> {
+        sizes(gpu, &Layout::of(config), batch, 1).map(drop)
+    }
+
+    /// New memory of such sequences with room for `room` tokens.
+    async fn with_room(&self, gpu: &Gpu, layers: usize, room: usize) -> Result<Self> {
+        let sizes = sizes(gpu, &self.layout, self.batch, room)?;
+        let mut memories = Vec::with_capacity(layers);
+        for _ in 0..layers {
+            memories.push(LayerMemory::new(gpu, self.layout.keeps, &sizes).await?);
         }
-        let mut layers = Vec::with_capacity(config.layers);
-        for _ in 0..config.layers {
-            let [states, scalars, conv] = sizes;
-            layers.push(LayerMemory {
-                cache: DeviceCache {
-                    states: gpu.buffer("states", states, usage).await?,
-                    scalars: gpu.buffer("scalars", scalars, usage).await?,
-                },
-                conv: gpu.buffer("conv_state", conv, usage).await?,
-            });
-        }
-        Ok(Self { layout, layers })
+        Ok(Self {
+            layout: self.layout.clone(),
+            room,
+            layers: memories,
+            ..*self
+        })
     }
 
     /// The memory of each layer.
@@ -104,61 +133,123 @@ impl Sequences {
         &self.layers
     }
 
-    /// Bytes of one sequence.
-    pub(super) fn bytes_each(&self) -> u64 {
-        self.layout.bytes().iter().sum::<u64>() * self.layers.len() as u64
+    /// The tokens of every sequence whose keys and values there is room for.
+    pub(super) fn room(&self) -> usize {
+        self.room
     }
 
-    /// Every range of sequence `item`, in a fixed order.
-    fn ranges(&self, item: usize) -> impl Iterator<Item = (&wgpu::Buffer, u64, u64)> {
-        let sizes = self.layout.bytes();
-        self.layers.iter().flat_map(move |layer| {
-            let ranges = layer.buffers().into_iter().zip(sizes);
-            ranges.map(move |(buffer, size)| (buffer, item as u64 * size, size))
-        })
+    /// Refuses a sequence of more tokens than the device can have room for.
+    pub(super) fn check_tokens(&self, tokens: u64) -> Result<()> {
+        if tokens <= self.most as u64 {
+            return Ok(());
+        }
+        let expected = format!(
+            "at most {} tokens in each of {} sequences, whose keys and values this device can attend to",
+            self.most, self.batch
+        );
+        Err(Error::unsupported("model", "tokens", expected, tokens)
+            .advise("take fewer sequences at a time, or run the model on the CPU (--backend cpu)"))
     }
 
-    /// Records copies between sequence `item` and `image`, of [`Sequences::bytes_each`] bytes.
-    pub(super) fn copy(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        item: usize,
-        image: &wgpu::Buffer,
-        way: Way,
-    ) {
-        let mut at = 0;
-        for (buffer, offset, size) in self.ranges(item).filter(|(.., size)| *size > 0) {
-            way.copy(encoder, (buffer, offset), (image, at), size);
-            at += size;
+    /// New memory with room for sequences of `tokens` tokens, twice as much or more; none where there is room.
+    pub(super) async fn wider(&self, gpu: &Gpu, tokens: u64) -> Result<Option<Self>> {
+        self.check_tokens(tokens)?;
+        match (self.layout.keeps, grown(self.room, tokens, self.most)) {
+            (Keeps::Tokens(_), Some(room)) => {
+                let wider = self.with_room(gpu, self.layers.len(), room);
+                wider.await.map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
-    /// Records what makes sequence `item` new: no live state, no earlier inputs. Matrices that no state lies in are not
-    /// read.
-    pub(super) fn clear(&self, encoder: &mut wgpu::CommandEncoder, item: usize) {
-        let [_, scalars, conv] = self.layout.bytes();
-        for layer in &self.layers {
-            for (buffer, size) in [(&layer.cache.scalars, scalars), (&layer.conv, conv)] {
-                if size > 0 {
-                    encoder.clear_buffer(buffer, item as u64 * size, Some(size));
+    /// Records the copies of all sequences to `other` memory, which has as much room or more.
+    pub(super) fn move_to(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        other: &Self,
+        places: &[Place],
+    ) {
+        for (item, place) in places.iter().enumerate() {
+            let ranges = self.ranges(item, place.position);
+            for (from, to) in ranges.zip(other.ranges(item, place.position)) {
+                if from.size > 0 {
+                    let (from, at) = ((from.buffer, from.offset), to.offset);
+                    encoder.copy_buffer_to_buffer(from.0, from.1, to.buffer, at, to.size);
                 }
             }
         }
     }
 
-    /// Reads sequence `item` back, layer by layer.
-    pub(super) async fn read(&self, gpu: &Gpu, item: usize) -> Result<Vec<LayerState>> {
-        let mut layers = Vec::with_capacity(self.layers.len());
+    /// Bytes of one sequence of `tokens` tokens.
+    pub(super) fn bytes_each(&self, tokens: u64) -> u64 {
+        let layer: u64 = self.layout.bytes(tokens as usize).iter().sum();
+        layer * self.layers.len() as u64
+    }
+
+    /// Every range of sequence `item`, of `tokens` tokens, in a fixed order.
+    fn ranges(&self, item: usize, tokens: u64) -> impl Iterator<Item = Range<'_>> {
+        let sizes = self.layout.bytes(tokens as usize);
+        let strides = self.layout.bytes(self.room);
+        self.layers.iter().flat_map(move |layer| {
+            let parts = sizes.clone().into_iter().zip(strides.clone());
+            let parts = layer.buffers().into_iter().zip(parts);
+            parts.map(move |(buffer, (size, stride))| Range {
+                buffer,
+                offset: item as u64 * stride,
+                size,
+            })
+        })
+    }
+
+    /// Records copies between sequence `item`, of `tokens` tokens, and `image`, of [`Sequences::bytes_each`] bytes.
+    pub(super) fn copy(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        (item, tokens): (usize, u64),
+        image: &wgpu::Buffer,
+        way: Way,
+    ) {
+        let mut at = 0;
+        for range in self.ranges(item, tokens).filter(|range| range.size > 0) {
+            let work = (range.buffer, range.offset);
+            way.copy(encoder, work, (image, at), range.size);
+            at += range.size;
+        }
+    }
+
+    /// Records what makes sequence `item` new.
+    pub(super) fn clear(&self, encoder: &mut wgpu::CommandEncoder, item: usize) {
+        let sizes = self.layout.bytes(0);
         for layer in &self.layers {
+            let buffers = layer.buffers();
+            for part in layer.cleared().into_iter().filter(|&part| sizes[part] > 0) {
+                let offset = item as u64 * sizes[part];
+                encoder.clear_buffer(buffers[part], offset, Some(sizes[part]));
+            }
+        }
+    }
+
+    /// Reads sequence `item`, of `tokens` tokens, back, layer by layer.
+    pub(super) async fn read(
+        &self,
+        gpu: &Gpu,
+        item: usize,
+        tokens: u64,
+    ) -> Result<Vec<LayerState>> {
+        let parts = self.layout.bytes(0).len();
+        let mut layers = Vec::with_capacity(self.layers.len());
+        let ranges: Vec<_> = self.ranges(item, tokens).collect();
+        for ranges in ranges.chunks_exact(parts) {
             let mut readbacks = Vec::new();
-            for size in self.layout.bytes() {
-                readbacks.push(Readback::new(gpu, size).await?);
+            for range in ranges {
+                readbacks.push(Readback::new(gpu, range.size).await?);
             }
             scoped(gpu.device(), "model", "session", || {
                 let mut encoder = gpu.device().create_command_encoder(&Default::default());
-                for (readback, buffer) in readbacks.iter().zip(layer.buffers()) {
-                    let size = readback.size();
-                    readback.copy_range(&mut encoder, (buffer, item as u64 * size), 0, size);
+                for (readback, range) in readbacks.iter().zip(ranges) {
+                    let source = (range.buffer, range.offset);
+                    readback.copy_range(&mut encoder, source, 0, range.size);
                 }
                 gpu.queue().submit([encoder.finish()]);
             })
@@ -172,43 +263,46 @@ impl Sequences {
         Ok(layers)
     }
 
-    /// The tokens of every state in time order: by layer, `[batch, heads, capacity]`.
+    /// The tokens of every state in time order: by layer, `[batch, heads, capacity]`; none for softmax attention.
     pub(super) async fn counts(&self, gpu: &Gpu) -> Result<Vec<Vec<u32>>> {
-        let size = self
-            .layers
-            .first()
-            .map_or(0, |layer| layer.cache.scalars.size());
-        let readback = Readback::new(gpu, size * self.layers.len() as u64).await?;
+        let Keeps::States(schedule) = self.layout.keeps else {
+            return Ok(Vec::new());
+        };
+        let layers = self.layers.iter().filter_map(|layer| match &layer.mixer {
+            MixerMemory::States(cache) => Some(&cache.scalars),
+            MixerMemory::Tokens(_) => None,
+        });
+        let scalars: Vec<_> = layers.collect();
+        let size = scalars.first().map_or(0, |scalars| scalars.size());
+        let readback = Readback::new(gpu, size * scalars.len() as u64).await?;
         scoped(gpu.device(), "model", "states", || {
             let mut encoder = gpu.device().create_command_encoder(&Default::default());
-            for (index, layer) in self.layers.iter().enumerate() {
-                let source = (&layer.cache.scalars, 0);
-                readback.copy_range(&mut encoder, source, index as u64 * size, size);
+            for (index, scalars) in scalars.iter().enumerate() {
+                readback.copy_range(&mut encoder, (scalars, 0), index as u64 * size, size);
             }
             gpu.queue().submit([encoder.finish()]);
         })
         .await?;
         let bytes = readback.bytes().await?;
-        let (capacity, schedule) = (self.layout.dims.capacity, self.layout.schedule);
         let layers = bytes.chunks_exact(size.max(1) as usize);
-        let counts = layers.map(|bytes| {
-            let words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
-            let records = words.chunks_exact(1 + 3 * capacity);
-            records
-                .flat_map(|record| pack::counts(schedule, record))
-                .collect()
-        });
+        let counts = layers.map(|bytes| self.layout.counts(schedule, bytes));
         Ok(counts.collect())
     }
 
-    /// Writes a host's layers into the place of sequence `item`.
-    pub(super) async fn write(&self, gpu: &Gpu, item: usize, states: &[LayerState]) -> Result<()> {
-        for (layer, state) in self.layers.iter().zip(states) {
+    /// Writes a host's layers of `tokens` tokens into the place of sequence `item`.
+    pub(super) async fn write(
+        &self,
+        gpu: &Gpu,
+        (item, tokens): (usize, u64),
+        states: &[LayerState],
+    ) -> Result<()> {
+        let ranges: Vec<_> = self.ranges(item, tokens).collect();
+        let parts = self.layout.bytes(0).len();
+        for (ranges, state) in ranges.chunks_exact(parts).zip(states) {
             let parts = self.layout.device(state);
             scoped(gpu.device(), "model", "session", || {
-                for (buffer, part) in layer.buffers().into_iter().zip(&parts) {
-                    let offset = item as u64 * part.len() as u64;
-                    gpu.queue().write_buffer(buffer, offset, part);
+                for (range, part) in ranges.iter().zip(&parts) {
+                    gpu.queue().write_buffer(range.buffer, range.offset, part);
                 }
                 gpu.queue().submit([]);
             })
@@ -218,55 +312,51 @@ impl Sequences {
     }
 }
 
-impl Layout {
-    /// One sequence's states, scalars and convolutions' inputs, from their bytes.
-    fn host(&self, parts: &[Vec<u8>]) -> LayerState {
-        let dims = Dims {
-            batch: 1,
-            ..self.dims
-        };
-        let states: Vec<f32> = bytemuck::pod_collect_to_vec(&parts[0]);
-        let scalars: Vec<u32> = bytemuck::pod_collect_to_vec(&parts[1]);
-        let rows: Vec<f32> = bytemuck::pod_collect_to_vec(&parts[2]);
-        let all: usize = self.channels.iter().sum();
-        let mut first = 0;
-        let conv = self.channels.iter().map(|&channels| {
-            let columns = first..first + channels;
-            first = columns.end;
-            let rows = rows.chunks_exact(all.max(1)).take(self.kept);
-            rows.flat_map(|row| row[columns.clone()].iter().copied())
-                .collect()
-        });
-        LayerState {
-            conv: conv.collect(),
-            cache: Arc::new(pack::cache_from_device(
-                &dims,
-                self.schedule,
-                &states,
-                &scalars,
-            )),
-            keys: Vec::new(),
-            values: Vec::new(),
-        }
-    }
+/// Where a part of one sequence lies.
+struct Range<'a> {
+    buffer: &'a wgpu::Buffer,
+    offset: u64,
+    size: u64,
+}
 
-    /// The same as the device has it.
-    fn device(&self, state: &LayerState) -> [Vec<u8>; 3] {
-        let dims = Dims {
-            batch: 1,
-            ..self.dims
-        };
-        let (states, scalars) = pack::cache_to_device(&dims, self.schedule, &state.cache);
-        let mut rows: Vec<f32> = Vec::new();
-        for t in 0..self.kept {
-            for (part, &channels) in state.conv.iter().zip(&self.channels) {
-                rows.extend_from_slice(&part[t * channels..][..channels]);
-            }
-        }
-        [
-            bytemuck::cast_slice(&states).to_vec(),
-            bytemuck::cast_slice(&scalars).to_vec(),
-            bytemuck::cast_slice(&rows).to_vec(),
-        ]
+/// The room for `tokens` tokens, `most` at most: doubled from `room` until it is enough; none where it is.
+fn grown(room: usize, tokens: u64, most: usize) -> Option<usize> {
+    let mut wider = room;
+    while (wider as u64) < tokens && wider < most {
+        wider = wider.saturating_mul(2).min(most);
+    }
+    (wider > room).then_some(wider)
+}
+
+/// Bytes of a layer's buffers, in the order of [`Layout::bytes`], of `batch` sequences with room for `room` tokens.
+fn sizes(gpu: &Gpu, layout: &Layout, batch: usize, room: usize) -> Result<Vec<u64>> {
+    let sizes = layout.bytes(room).into_iter();
+    let sizes: Vec<u64> = sizes
+        .map(|bytes| bytes.saturating_mul(batch as u64))
+        .collect();
+    let most = gpu.max_binding();
+    let Some(bytes) = sizes.iter().find(|&&bytes| bytes > most) else {
+        return Ok(sizes);
+    };
+    let expected = format!("states of at most {most} bytes, the device's largest binding");
+    let error = Error::unsupported("model", "sequences", expected, bytes);
+    Err(match batch {
+        1 => error.advise("run it on the CPU (--backend cpu)"),
+        _ => error.advise("take fewer sequences at a time"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grown;
+
+    #[test]
+    fn room_doubles_until_it_is_enough_and_stops_at_the_most() {
+        assert_eq!(grown(256, 256, 10_000), None);
+        assert_eq!(grown(256, 257, 10_000), Some(512));
+        assert_eq!(grown(256, 5_000, 10_000), Some(8_192));
+        assert_eq!(grown(8_192, 8_193, 10_000), Some(10_000));
+        assert_eq!(grown(10_000, 10_000, 10_000), None);
+        assert_eq!(grown(100, 90, 100), None);
     }
 }

@@ -4,10 +4,9 @@ use dla_core::Schedule;
 use dla_core::model::{MixerConfig, ModelConfig};
 
 use crate::Float;
-use crate::nn::backward::AttentionSpec;
 use crate::nn::{
-    ConvSpec, DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec, ReadColumns,
-    RmsNormSpec,
+    AttentionSpec, ConvSpec, DeltaArraysSpec, DeltaOutputSpec, Mamba2ArraysSpec, Mamba2OutputSpec,
+    ReadColumns, RmsNormSpec,
 };
 
 /// The layers' settings in every block of a model.
@@ -125,6 +124,24 @@ impl BlockSpecs {
             mixer,
             inner,
         }
+    }
+
+    /// The most 32-bit values that a token has in any of the buffers between a block's passes.
+    pub fn widest(&self, config: &ModelConfig) -> usize {
+        let dims = config.dims();
+        let operator = [
+            dims.groups * dims.key_dim,
+            dims.heads * dims.value_dim,
+            dims.heads * (2 + dims.capacity),
+            2 * dims.heads * config.layers, // traces of all layers lie in one buffer
+        ];
+        let block = [
+            config.hidden,
+            self.stride,
+            self.conv.channels,
+            2 * self.inner.unwrap_or(0),
+        ];
+        operator.into_iter().chain(block).max().unwrap_or(0)
     }
 
     /// The same with q, k, v and o of the operator in `float`.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use dla_core::{Dims, Result, Schedule};
+use dla_core::Result;
 
 use super::Model;
 use super::layer::{self, Rooms};
+use super::mixer::Mixers;
 use super::sequences::Sequences;
 use crate::Dispatch;
 use crate::nn::{self, Embedding, Input, Linear, Rows, TopK};
-use crate::op::{self, Arrays, Decider, Operator};
 use crate::plan::MAX_BATCH;
 
 /// The numbers of tokens that calls are cut into.
@@ -27,12 +27,8 @@ pub(super) struct Tile {
     pub(super) positions: wgpu::Buffer,
     /// The residual stream, `[batch, tokens, hidden]`.
     pub(super) x: wgpu::Buffer,
-    /// Scores and events of every layer.
-    pub(super) traces: wgpu::Buffer,
-    /// Bytes from one layer's trace to the next one's.
-    pub(super) trace_stride: u64,
-    /// g, β and λ of the block that was recorded last, `[batch, tokens, heads, 2 + capacity]`.
-    pub(super) control: wgpu::Buffer,
+    /// What the blocks' mixers share.
+    pub(super) mixers: Mixers,
     /// From the ids to the residual stream after the last block.
     pub(super) body: Vec<Dispatch>,
     /// How many dispatches of the body lead through each block.
@@ -73,51 +69,26 @@ impl Tile {
     ) -> Result<Self> {
         let (gpu, config) = (model.gpu(), model.config());
         let count = rows.count()?;
-        let dims = Dims {
-            batch: rows.batch,
-            tokens: rows.tokens,
-            ..config.dims()
-        };
-        let settings = config.operator();
-        let decider = match settings.schedule {
-            Schedule::Dynamic if !replay => Decider::Scores,
-            schedule => Decider::Given {
-                measure: schedule == Schedule::Dynamic,
-            },
-        };
-        let options = op::Options::default();
-        let operator = Operator::new(gpu, &dims, &settings, decider, &options).await?;
-        let alignment = u64::from(gpu.device().limits().min_storage_buffer_offset_alignment);
-        let trace_stride = operator.plan().arrays.trace.next_multiple_of(alignment);
-        let traces = (trace_stride * config.layers as u64 / 4) as usize;
-        let arrays = Arrays {
-            trace: nn::buffer(gpu, "traces", traces).await?,
-            ..operator.arrays().await?
-        };
-        let rooms = Rooms::new(gpu, config, rows, arrays).await?;
+        let mixers = Mixers::new(model, rows, replay, sequences.room()).await?;
+        let rooms = Rooms::new(gpu, config, rows).await?;
         let ids = nn::buffer(gpu, "ids", count).await?;
         let positions = nn::uniform(gpu, "positions", MAX_BATCH).await?;
         let table = Embedding {
             table: &model.weights().embeddings,
         };
-        let lengths = rooms.arrays.lengths.clone();
+        let lengths = mixers.lengths().clone();
         let mut body = table.prepare(gpu, rows, &lengths, &ids, &rooms.x).await?;
         let mut blocks = Vec::with_capacity(config.layers);
         let memories = model.weights().blocks.iter().zip(sequences.layers());
         for (index, (weights, memory)) in memories.enumerate() {
-            let arrays = Arrays {
-                tau: weights.tau.clone(),
-                trace_offset: index as u64 * trace_stride,
-                ..rooms.arrays.clone()
-            };
-            let bound = operator.bind(&arrays, &memory.cache).await?;
             let call = layer::Call {
                 gpu,
                 config,
                 rows,
                 rooms: &rooms,
                 positions: &positions,
-                operator: &bound,
+                mixers: &mixers,
+                index,
             };
             body.extend(call.prepare(weights, memory).await?);
             blocks.push(body.len());
@@ -133,9 +104,7 @@ impl Tile {
             lengths,
             positions,
             x: rooms.x,
-            traces: rooms.arrays.trace,
-            trace_stride,
-            control: rooms.arrays.control,
+            mixers,
             body,
             blocks,
             last: Head::new(model, each, last).await?,

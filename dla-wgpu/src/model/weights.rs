@@ -4,12 +4,12 @@
 //! an MLP's gate and what it opens. So a layer has few dispatches.
 
 use dla_core::model::{
-    BlockTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors, MixerTensors, MlpTensors,
-    ModelConfig, ModelTensors, Names, TensorName, Weights,
+    AttentionTensors, BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors,
+    MixerTensors, MlpTensors, ModelConfig, ModelTensors, Names, TensorName, Weights,
 };
 use dla_core::{Error, Result, Schedule};
 
-use super::attention_unserved;
+use super::served;
 use super::specs::BlockSpecs;
 use crate::Gpu;
 use crate::nn::{self, Matrix, WeightType};
@@ -39,6 +39,28 @@ pub(super) struct BlockWeights {
     pub(super) in_bias: Option<wgpu::Buffer>,
     /// `[channels, width + 1]`, the bias last.
     pub(super) conv: wgpu::Buffer,
+    /// What the mixer has besides.
+    pub(super) mixer: MixerWeights,
+    /// `[hidden, values]`.
+    pub(super) out_proj: Matrix,
+    /// `[hidden]`.
+    pub(super) out_bias: Option<wgpu::Buffer>,
+    /// The MLP, if there is one.
+    pub(super) mlp: Option<MlpWeights>,
+}
+
+/// The weights of a mixer beside its projections and convolution.
+#[derive(Debug)]
+pub(super) enum MixerWeights {
+    /// Of one that keeps states.
+    Recurrent(RecurrentWeights),
+    /// Softmax attention has none.
+    Attention,
+}
+
+/// The weights of a mixer that keeps states.
+#[derive(Debug)]
+pub(super) struct RecurrentWeights {
     /// Mamba-2: Δ's bias, A and D, `[3, heads]`; Gated DeltaNet: the bias and A, `[2, heads]`.
     pub(super) heads: wgpu::Buffer,
     /// L and a of λ, `[2, heads, capacity]`; none for a plain checkpoint.
@@ -49,12 +71,6 @@ pub(super) struct BlockWeights {
     pub(super) tau: wgpu::Buffer,
     /// The norm of the operator's output.
     pub(super) out_norm: wgpu::Buffer,
-    /// `[hidden, values]`.
-    pub(super) out_proj: Matrix,
-    /// `[hidden]`.
-    pub(super) out_bias: Option<wgpu::Buffer>,
-    /// The MLP, if there is one.
-    pub(super) mlp: Option<MlpWeights>,
 }
 
 /// The weights of an MLP.
@@ -83,9 +99,7 @@ impl ModelWeights {
         weights: &mut impl Weights<Tensor = Vec<f32>>,
         weight_type: WeightType,
     ) -> Result<Self> {
-        if config.attention().is_some() {
-            return Err(attention_unserved());
-        }
+        served::check(gpu, config)?;
         let names = ModelTensors::load(config, &mut Names)?;
         let mut loader = Loader {
             gpu,
@@ -156,7 +170,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         let mut block = match &names.mixer {
             MixerTensors::Mamba2(mixer) => self.mamba2(config, norm, mixer, dla).await?,
             MixerTensors::GatedDelta(mixer) => self.gated_delta(config, norm, mixer, dla).await?,
-            MixerTensors::Attention(_) => return Err(attention_unserved()),
+            MixerTensors::Attention(mixer) => self.attention(config, norm, mixer).await?,
         };
         if let Some(names) = &names.mlp {
             block.mlp = Some(self.mlp(config.hidden, names).await?);
@@ -191,17 +205,12 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
         heads.extend(self.read(&names.d)?);
-        let thresholds = self.thresholds(config, dla)?;
         Ok(BlockWeights {
             norm,
             in_proj,
             in_bias,
             conv: nn::vector(self.gpu, "conv", &conv).await?,
-            heads: nn::vector(self.gpu, "heads", &heads).await?,
-            read: self.read_weights(dla).await?,
-            tau: self.tau(config, &thresholds).await?,
-            thresholds,
-            out_norm: self.vector("out_norm", &names.norm).await?,
+            mixer: self.recurrent(config, &heads, dla, &names.norm).await?,
             out_proj: self.matrix(inner, &[&names.out_proj]).await?,
             out_bias: match &names.out_bias {
                 Some(name) => Some(self.vector("out_bias", name).await?),
@@ -226,28 +235,74 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         rows.extend([&names.a_proj, &names.b_proj]);
         rows.extend(dla.map(|dla| &dla.lambda_proj));
         let in_proj = self.matrix(hidden, &rows).await?;
-        let mut conv = Vec::new();
-        for part in convolved {
-            conv.extend(self.read(&part.conv)?);
-        }
-        let conv = BlockSpecs::of(config).conv.pack(&conv, None)?;
+        let conv = self.convolutions(config, convolved)?;
         let mut heads = self.read(&names.dt_bias)?;
         heads.extend(self.rates(&names.a_log)?);
-        let thresholds = self.thresholds(config, dla)?;
         Ok(BlockWeights {
             norm,
             in_proj,
             in_bias: None,
             conv: nn::vector(self.gpu, "conv", &conv).await?,
-            heads: nn::vector(self.gpu, "heads", &heads).await?,
-            read: self.read_weights(dla).await?,
-            tau: self.tau(config, &thresholds).await?,
-            thresholds,
-            out_norm: self.vector("out_norm", &names.o_norm).await?,
+            mixer: self.recurrent(config, &heads, dla, &names.o_norm).await?,
             out_proj: self.matrix(values, &[&names.o_proj]).await?,
             out_bias: None,
             mlp: None,
         })
+    }
+
+    async fn attention(
+        &mut self,
+        config: &ModelConfig,
+        norm: wgpu::Buffer,
+        names: &AttentionTensors<TensorName>,
+    ) -> Result<BlockWeights> {
+        let (hidden, dims) = (config.hidden, config.dims());
+        let convolved = [&names.q, &names.k, &names.v];
+        let rows = convolved.map(|part| &part.projection);
+        let in_proj = self.matrix(hidden, &rows).await?;
+        let conv = self.convolutions(config, convolved)?;
+        let values = dims.heads * dims.value_dim;
+        Ok(BlockWeights {
+            norm,
+            in_proj,
+            in_bias: None,
+            conv: nn::vector(self.gpu, "conv", &conv).await?,
+            mixer: MixerWeights::Attention,
+            out_proj: self.matrix(values, &[&names.o_proj]).await?,
+            out_bias: None,
+            mlp: None,
+        })
+    }
+
+    /// The convolutions of queries, keys and values as one, packed.
+    fn convolutions(
+        &mut self,
+        config: &ModelConfig,
+        names: [&ConvolvedTensors<TensorName>; 3],
+    ) -> Result<Vec<f32>> {
+        let mut conv = Vec::new();
+        for part in names {
+            conv.extend(self.read(&part.conv)?);
+        }
+        BlockSpecs::of(config).conv.pack(&conv, None)
+    }
+
+    /// What a mixer with states has besides; `heads` as in [`RecurrentWeights`].
+    async fn recurrent(
+        &mut self,
+        config: &ModelConfig,
+        heads: &[f32],
+        dla: Option<&DlaTensors<TensorName>>,
+        out_norm: &TensorName,
+    ) -> Result<MixerWeights> {
+        let thresholds = self.thresholds(config, dla)?;
+        Ok(MixerWeights::Recurrent(RecurrentWeights {
+            heads: nn::vector(self.gpu, "heads", heads).await?,
+            read: self.read_weights(dla).await?,
+            tau: self.tau(config, &thresholds).await?,
+            thresholds,
+            out_norm: self.vector("out_norm", out_norm).await?,
+        }))
     }
 
     async fn mlp(&mut self, hidden: usize, names: &MlpTensors<TensorName>) -> Result<MlpWeights> {

@@ -69,7 +69,7 @@ impl ConvSpec {
         Ok(packed)
     }
 
-    pub(super) fn check(&self, op: &'static str) -> Result<()> {
+    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
         positive(op, &[("channels", self.channels), ("width", self.width)])?;
         if self.width > MAX_WIDTH {
             let expected = format!("at most {MAX_WIDTH}");

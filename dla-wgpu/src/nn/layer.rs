@@ -192,6 +192,7 @@ pub(super) struct Layer {
     pub(super) count: u32,
     pub(super) skip: u32,
     pub(super) start: u32,
+    pub(super) room: u32,
 }
 
 impl Layer {

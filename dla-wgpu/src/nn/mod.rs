@@ -4,6 +4,7 @@
 //! as wanted. Activations are f32, row by row; row b·T + t is token t of batch item b.
 
 mod arrays;
+mod attention;
 pub mod backward;
 mod constants;
 mod conv;
@@ -19,6 +20,7 @@ mod top_k;
 pub use arrays::{
     DeltaArrays, DeltaArraysSpec, Mamba2Arrays, Mamba2ArraysSpec, ReadColumns, Sources,
 };
+pub use attention::{AttentionScratch, AttentionSpec, CachedAttention};
 pub use conv::{Conv, ConvSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
 pub use layer::{Rows, buffer, uniform, vector};

@@ -63,6 +63,30 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// How one shape is walked, and its plan; compiles and allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Operator::new`], without those of a device that fails.
+    pub(crate) fn planned(
+        gpu: &Gpu,
+        dims: &Dims,
+        config: &Config,
+        decider: Decider,
+        options: &Options,
+    ) -> Result<(Walk, Plan)> {
+        config.check()?;
+        let walk = options.path.walk(dims, config, decider);
+        supported(gpu, config, decider, options.float, walk)?;
+        let limits = options.limits(gpu);
+        let (backbone, float) = (config.backbone, options.float);
+        let plan = match walk {
+            Walk::Chunks => Plan::new(*dims, backbone, options.chunk(), float, limits)?,
+            Walk::Steps => Plan::steps(*dims, backbone, float, limits)?,
+            Walk::Step => Plan::step(*dims, backbone, float, limits)?,
+        };
+        Ok((walk, plan))
+    }
+
     /// Plans, compiles and allocates for one shape.
     ///
     /// # Errors
@@ -75,16 +99,8 @@ impl Operator {
         decider: Decider,
         options: &Options,
     ) -> Result<Self> {
-        config.check()?;
-        let walk = options.path.walk(dims, config, decider);
-        supported(gpu, config, decider, options.float, walk)?;
-        let limits = options.limits(gpu);
-        let (backbone, float) = (config.backbone, options.float);
-        let plan = match walk {
-            Walk::Chunks => Plan::new(*dims, backbone, options.chunk(), float, limits)?,
-            Walk::Steps => Plan::steps(*dims, backbone, float, limits)?,
-            Walk::Step => Plan::step(*dims, backbone, float, limits)?,
-        };
+        let (walk, plan) = Self::planned(gpu, dims, config, decider, options)?;
+        let float = options.float;
         let spec = Spec {
             dims: *dims,
             config: *config,

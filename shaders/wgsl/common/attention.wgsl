@@ -1,6 +1,7 @@
 // Softmax attention by tiles of 32 queries by 32 keys; invocation (i, j) of 16 x 16 has lines i, i + 16 and columns j, j + 16
-// of a tile. Vectors are staged 32 columns at a time.
-@group(0) @binding(2) var<storage, read> qkv: array<f32>;    // [rows, 3, H, D] queries, keys, values
+// of a tile. Vectors are staged 32 columns at a time. Where keys and values come from is another part's to say: `source`, and
+// `before`, the tokens that an item's first query follows.
+@group(0) @binding(3) var<storage, read> qkv: array<f32>;    // [rows, 3, H, D] queries, keys, values
 
 const TILE: u32 = 32u;
 const PITCH: u32 = 33u;                             // one more than a tile, to spread the banks
@@ -29,7 +30,7 @@ fn stage_queries(item: u32, first: u32, head: u32, piece: u32, index: u32) {
 // Keys (part 1) or values (part 2).
 fn stage_sources(part: u32, item: u32, first: u32, head: u32, piece: u32, index: u32) {
     for (var i = index; i < TILE * TILE; i += 256u) {
-        right[i / TILE * PITCH + i % TILE] = entry(part, item, first + i / TILE, head, piece * TILE + i % TILE);
+        right[i / TILE * PITCH + i % TILE] = source(part, item, first + i / TILE, head, piece * TILE + i % TILE);
     }
 }
 
@@ -69,12 +70,12 @@ fn scores(item: u32, head: u32, queries: u32, keys: u32, index: u32) -> vec4<f32
 }
 
 // Which of an invocation's four pairs are a query of the item and a key that it sees.
-fn seen(queries: u32, keys: u32, index: u32, length: u32) -> vec4<bool> {
+fn seen(item: u32, queries: u32, keys: u32, index: u32) -> vec4<bool> {
     let i = queries + index / 16u;
     let j = keys + index % 16u;
     let query = vec4<u32>(i, i, i + 16u, i + 16u);
     let key = vec4<u32>(j, j + 16u, j, j + 16u);
-    return (key <= query) & (query < vec4<u32>(length));
+    return (key <= query + before(item)) & (query < vec4<u32>(length_of(item)));
 }
 
 fn write_pairs(index: u32, values: vec4<f32>) {

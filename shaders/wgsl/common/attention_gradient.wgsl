@@ -1,8 +1,8 @@
 // What both passes of attention's gradients share.
-@group(0) @binding(3) var<storage, read> d_o: array<f32>;                // [rows, H, D]
-@group(0) @binding(4) var<storage, read> spread: array<f32>;             // [rows, H] logarithm of the sum of e^score
-@group(0) @binding(5) var<storage, read> dots: array<f32>;               // [rows, H] o d_o
-@group(0) @binding(6) var<storage, read_write> d_qkv: array<f32>;        // [rows, 3, H, D]
+@group(0) @binding(4) var<storage, read> d_o: array<f32>;                // [rows, H, D]
+@group(0) @binding(5) var<storage, read> spread: array<f32>;             // [rows, H] logarithm of the sum of e^score
+@group(0) @binding(6) var<storage, read> dots: array<f32>;               // [rows, H] o d_o
+@group(0) @binding(7) var<storage, read_write> d_qkv: array<f32>;        // [rows, 3, H, D]
 
 fn stage_gradients(item: u32, first: u32, head: u32, piece: u32, index: u32) {
     for (var i = index; i < TILE * TILE; i += 256u) {
@@ -21,7 +21,7 @@ fn shares(item: u32, head: u32, queries: u32, keys: u32, index: u32) -> vec4<f32
     let score = scores(item, head, queries, keys, index);
     let t = queries + index / 16u;
     let sums = vec2<f32>(of_query(item, t, head), of_query(item, t + 16u, head)).xxyy;
-    return select(vec4<f32>(), exp(score - sums), seen(queries, keys, index, length_of(item)));
+    return select(vec4<f32>(), exp(score - sums), seen(item, queries, keys, index));
 }
 
 fn of_query(item: u32, t: u32, head: u32) -> f32 {

@@ -6,6 +6,7 @@ struct Layer {
     count: u32,     // rows of the weights
     skip: u32,      // the same first row, counted in the bound block of the matrix
     start: u32,     // the first of the rows
+    room: u32,      // tokens that every batch item's kept keys and values have room for
 }
 
 @group(0) @binding(0) var<uniform> layer: Layer;

@@ -1,5 +1,7 @@
 //! The model on the device beside the model in plain Rust.
 
+#[path = "model/attention.rs"]
+mod attention;
 #[path = "model/equal.rs"]
 mod equal;
 #[path = "model/sequences.rs"]

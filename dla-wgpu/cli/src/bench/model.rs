@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use dla_core::checkpoint::Checkpoint;
-use dla_core::model::{ModelConfig, Rows};
+use dla_core::model::{AttentionConfig, ModelConfig, Rows};
 use dla_core::{Error, Result};
 use dla_wgpu::model::{Batch, Model, Wanted};
 use dla_wgpu::profile::Profile;
@@ -103,7 +103,8 @@ impl Bench {
         let wall = median(walls.split_off(2));
         let dispatches = self.gpu.block_on(batch.dispatches(1, &GREEDY))?;
         let (passes, device) = self.profile(&dispatches, args.runs)?;
-        let states = args.batch as u64 * 2 * self.model.config().state_bytes();
+        let config = self.model.config();
+        let states = args.batch as u64 * (2 * config.state_bytes() + attended(config, args.tokens));
         let bytes = self.model.weight_bytes() + states;
         let mut text = format!(
             "{}: {}, weights {}, batch {}, after {} tokens\n\
@@ -141,6 +142,9 @@ impl Bench {
             let start = Instant::now();
             self.gpu.block_on(batch.run(&ids, &GREEDY))?;
             walls.push(start.elapsed());
+            for item in 0..args.batch {
+                self.gpu.block_on(batch.reset(item))?;
+            }
         }
         let wall = median(walls.split_off(1));
         let dispatches = self.gpu.block_on(batch.dispatches(args.tokens, &GREEDY))?;
@@ -218,6 +222,12 @@ fn load(gpu: &Gpu, args: &BenchModel) -> Result<Model> {
             "none",
         )),
     }
+}
+
+/// Bytes of the keys and values that a token of softmax attention reads after `tokens` tokens.
+fn attended(config: &ModelConfig, tokens: usize) -> u64 {
+    let values = |attention: &AttentionConfig| 2 * attention.inner() * tokens * config.layers;
+    config.attention().map_or(0, values) as u64 * 4
 }
 
 /// Weights that every token is multiplied with; only the last token meets the head.

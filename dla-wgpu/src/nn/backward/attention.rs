@@ -1,20 +1,17 @@
 //! Causal softmax attention, the baseline, forwards and backwards.
 
-use dla_core::{Error, Result};
+use dla_core::Result;
 use dla_shaders::{
     ATTENTION, ATTENTION_DOTS, ATTENTION_QUERY_GRADIENT, ATTENTION_SOURCE_GRADIENT, Pass,
 };
 
-use crate::nn::constants::Constants;
-use crate::nn::layer::{Layer, Rows, holds, holds_items, positive, words};
+use crate::nn::AttentionSpec;
+use crate::nn::attention::TILE;
+use crate::nn::layer::{Layer, Rows, holds, holds_items, words};
 use crate::plan::MAX_DISPATCH_FLOP;
 use crate::{Dispatch, Gpu};
 
 const OP: &str = "attention";
-/// The greatest width of a head.
-const MAX_WIDTH: usize = 128;
-/// Queries and keys of a tile.
-const TILE: usize = 32;
 
 /// Causal softmax attention over the tokens of a call, head by head.
 #[derive(Clone, Copy, Debug)]
@@ -31,29 +28,13 @@ pub struct Attention<'a> {
     pub spread: &'a wgpu::Buffer,
 }
 
-/// The constants of its passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttentionSpec {
-    /// H.
-    pub heads: usize,
-    /// D, at most 128.
-    pub width: usize,
-}
-
-impl AttentionSpec {
-    /// The constants as WGSL.
-    pub fn header(&self) -> String {
-        let sizes = [("HEADS", self.heads), ("KEY_DIM", self.width)];
-        Constants::default().sizes(&sizes).header()
-    }
-}
-
 impl Attention<'_> {
     /// Writes the output.
     ///
     /// # Errors
-    /// [`Error::is_input`] for sizes that do not fit, [`Error::is_unsupported`] for wider heads, [`Error::is_device`] for
-    /// what the device refuses.
+    /// [`Error::is_input`](dla_core::Error::is_input) for sizes that do not fit,
+    /// [`Error::is_unsupported`](dla_core::Error::is_unsupported) for wider heads,
+    /// [`Error::is_device`](dla_core::Error::is_device) for what the device refuses.
     pub async fn prepare(&self, gpu: &Gpu, rows: Rows) -> Result<Vec<Dispatch>> {
         self.check(rows)?;
         self.tiles(gpu, rows, &ATTENTION, &[("o", self.o)]).await
@@ -93,11 +74,7 @@ impl Attention<'_> {
 
     fn check(&self, rows: Rows) -> Result<()> {
         let (count, AttentionSpec { heads, width }) = (rows.count()?, self.spec);
-        positive(OP, &[("heads", heads), ("width", width)])?;
-        if width > MAX_WIDTH {
-            let expected = format!("at most {MAX_WIDTH}");
-            return Err(Error::unsupported(OP, "width", expected, width));
-        }
+        self.spec.check()?;
         holds_items(OP, "lengths", self.lengths)?;
         holds(OP, "qkv", self.qkv, &[count, 3, heads, width])?;
         holds(OP, "o", self.o, &[count, heads, width])?;

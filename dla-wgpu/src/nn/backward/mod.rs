@@ -25,7 +25,7 @@ mod sums;
 
 pub use adamw::{AdamW, Decays, Parameter, Step};
 pub use arrays::{ArrayGradients, DecayRates, DeltaArraysGradient, Mamba2ArraysGradient};
-pub use attention::{Attention, AttentionSpec};
+pub use attention::Attention;
 pub use conv::{ConvGradient, ConvGradientSpec};
 pub use embedding::{EmbeddingGradient, EmbeddingGradientSpec, embedding_order};
 pub use gated::{GatedGradient, GatedGradientSpec};

@@ -1,13 +1,14 @@
 //! Sequences kept, rolled back, replayed, refused and recorded by the host.
 
-use dla_core::model::{Call, Rows};
-use dla_core::{Decisions, Schedule};
+use dla_core::dla::schedule;
+use dla_core::model::{Call, ModelSession, Rows};
+use dla_core::{Decisions, Dims, Schedule};
 use dla_tests::gpu::gpu;
-use dla_wgpu::model::{self, Batch, Taken, Wanted};
+use dla_wgpu::model::{self, Batch, BlockSpecs, Taken, Wanted};
 use dla_wgpu::nn::WeightType;
 
-use super::support::{ALL, Pair, append, settings, with_dla};
-use crate::models::{RandomWeights, attention, distance, gated_delta, ids, mamba2};
+use super::support::{ALL, Pair, Stored, append, gated_delta_with, settings, with_dla};
+use crate::models::{distance, gated_delta, ids, mamba2};
 
 #[test]
 fn kind_05_06_and_10_restored_rolled_back_and_reset() {
@@ -123,6 +124,136 @@ fn decisions_are_replayed() {
     }
 }
 
+/// Schedules of positions go on from what replayed decisions left, in each layer and head.
+#[test]
+fn what_comes_after_replayed_decisions_follows_from_their_states() {
+    let Some(gpu) = gpu() else { return };
+    let (ids, replayed) = (ids(37), 20);
+    for schedule in [
+        Schedule::Single,
+        Schedule::Fixed { block: 3 },
+        Schedule::Fenwick,
+    ] {
+        let config = with_dla(mamba2().0, 8, schedule);
+        let pair = Pair::new(gpu, "after replay", &config);
+        let heads = config.dims().heads;
+        let mut decisions = vec![Decisions::new(replayed * heads); config.layers];
+        if schedule == Schedule::Fenwick {
+            let dims = Dims {
+                tokens: replayed,
+                ..config.dims()
+            };
+            let (own, _) = schedule::decide(&dims, &config.operator(), None, None).expect("levels");
+            decisions.fill(own);
+        } else {
+            for (layer, decisions) in decisions.iter_mut().enumerate() {
+                for entry in 0..replayed * heads {
+                    let (t, every) = (entry / heads, layer + 5 + entry % heads);
+                    decisions.boundary[entry] = u8::from(t % every == 0);
+                }
+            }
+        }
+        let mut session = pair.cpu.session();
+        let call = Call {
+            logits: Rows::All,
+            replay: Some(&decisions),
+        };
+        let run = pair.cpu.run(&mut session, &ids[..replayed], &call);
+        run.expect("possible decisions");
+        let call = Call {
+            logits: Rows::All,
+            replay: None,
+        };
+        let want = pair.cpu.run(&mut session, &ids[replayed..], &call);
+        let want = want.expect("valid ids");
+        let mut batch = pair.batch(1);
+        let wanted = Wanted {
+            replay: Some(&[&decisions]),
+            ..ALL
+        };
+        pair.run(&mut batch, &[&ids[..replayed]], &wanted);
+        // Kept and put back, the same.
+        let snapshot = gpu.block_on(batch.snapshot(0)).expect("a snapshot");
+        let saved = gpu.block_on(batch.session(0)).expect("a session");
+        let got = pair.run(&mut batch, &[&ids[replayed..]], &ALL).remove(0);
+        for (got, want) in got.traces.iter().zip(&want.traces) {
+            assert_eq!(got.decisions, want.decisions, "{schedule:?}");
+            assert_eq!(got.count, want.count, "{schedule:?}");
+        }
+        let far = distance(&got.logits, &want.logits);
+        assert!(far < 1e-4, "{schedule:?}: {far:.1e} away");
+        gpu.block_on(batch.rollback(0, &snapshot))
+            .expect("its snapshot");
+        let again = pair.run(&mut batch, &[&ids[replayed..]], &ALL).remove(0);
+        assert_eq!(again, got, "{schedule:?}: rolled back");
+        let mut other = pair.batch(1);
+        gpu.block_on(other.restore(0, &saved)).expect("its session");
+        let again = pair.run(&mut other, &[&ids[replayed..]], &ALL).remove(0);
+        assert_eq!(again, got, "{schedule:?}: restored");
+    }
+}
+
+/// Token counts have 32 bits.
+#[test]
+fn more_tokens_than_can_be_counted_are_refused() {
+    let Some(gpu) = gpu() else { return };
+    let (config, most) = (mamba2().0, u32::MAX);
+    let pair = Pair::new(gpu, "counts", &config);
+    let mut session = pair.cpu.session();
+    pair.cpu.step(&mut session, 1).expect("an id");
+    let mut layers = session.layers().to_vec();
+    for layer in &mut layers {
+        std::sync::Arc::make_mut(&mut layer.cache).n.fill(most - 1);
+    }
+    let session = ModelSession::from_layers(&config, u64::from(most) - 1, layers);
+    let mut batch = pair.batch(1);
+    let restored = batch.restore(0, session.as_ref().expect("a session"));
+    gpu.block_on(restored).expect("its session");
+    let error = gpu.block_on(batch.run(&[&[1, 2]], &Wanted::default()));
+    let error = error.expect_err("one too many");
+    assert!(
+        error.is_input() && error.to_string().contains("2^32"),
+        "{error}"
+    );
+    pair.run(&mut batch, &[&[1]], &Wanted::default());
+    assert_eq!(batch.position(0), u64::from(most));
+}
+
+/// Rows of many sequences side by side are cut into pieces that the device can bind.
+#[test]
+fn pieces_are_as_long_as_the_device_can_bind() {
+    let Some(gpu) = gpu() else { return };
+    let config = gated_delta().0;
+    let pair = Pair::new(gpu, "pieces", &config);
+    let row = BlockSpecs::of(&config).widest(&config) as u64 * 4;
+    let sequences =
+        (gpu.device().limits().max_storage_buffer_binding_size / (256 * row) + 1) as usize;
+    if sequences > 4096 {
+        println!("SKIP: pieces of a wide batch, {sequences} sequences would be needed");
+        return;
+    }
+    let mut batch = pair.batch(sequences);
+    let wanted = Wanted {
+        logits: Rows::None,
+        ..Wanted::default()
+    };
+    let prepared = gpu.block_on(batch.dispatches(256, &wanted));
+    assert!(!prepared.expect("shorter pieces").is_empty());
+}
+
+#[test]
+fn what_no_batch_can_run_is_refused_before_anything_is_read() {
+    let Some(gpu) = gpu() else { return };
+    let wide = gated_delta_with(|delta| delta.conv_width = 9);
+    let mut none = Stored::default();
+    let load = model::Model::load(gpu, &wide, &mut none, WeightType::F32);
+    let error = gpu.block_on(load).expect_err("a convolution of 9");
+    assert!(
+        error.is_unsupported() && error.argument() == "width",
+        "{error}"
+    );
+}
+
 /// Log-linear attention ends where its levels do, as on the CPU, and may go on to that token.
 #[test]
 fn more_tokens_than_levels_are_refused() {
@@ -200,19 +331,6 @@ fn kind_36_mistakes_are_told_and_leave_the_sequences_as_they_were() {
     let mut untouched = pair.batch(2);
     pair.run(&mut untouched, &[&ids(5), &ids(6)], &Wanted::default());
     assert_eq!(pair.run(&mut untouched, &[&[3], &[4]], &ALL), after);
-}
-
-#[test]
-fn softmax_attention_is_refused() {
-    let Some(gpu) = gpu() else { return };
-    let (config, mut weights) = (attention(), RandomWeights::default());
-    let load = model::Model::load(gpu, &config, &mut weights, WeightType::F32);
-    let error = gpu.block_on(load).expect_err("no passes");
-    assert!(error.is_unsupported(), "{error}");
-    assert!(
-        weights.tensors.is_empty(),
-        "refused before anything is read"
-    );
 }
 
 #[test]

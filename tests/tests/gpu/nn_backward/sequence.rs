@@ -4,10 +4,10 @@ use dla_core::nn;
 use dla_core::nn::activation::silu_slope;
 use dla_tests::layers::{Layers, numbers, rows};
 use dla_wgpu::nn::backward::{
-    Attention, AttentionSpec, ConvGradient, ConvGradientSpec, CrossEntropy, CrossEntropySpec,
-    EmbeddingGradient, Head, embedding_order,
+    Attention, ConvGradient, ConvGradientSpec, CrossEntropy, CrossEntropySpec, EmbeddingGradient,
+    Head, embedding_order,
 };
-use dla_wgpu::nn::{ConvSpec, buffer};
+use dla_wgpu::nn::{AttentionSpec, ConvSpec, buffer};
 use pollster::block_on;
 
 use super::{bits, compare, held, matrix, scratch, sum, wide};

@@ -13,7 +13,7 @@ use super::mixer::Kept;
 /// What the attention of all blocks shares.
 #[derive(Debug)]
 pub(in crate::device) struct Shared {
-    spec: backward::AttentionSpec,
+    spec: nn::AttentionSpec,
     /// o·do, `[rows, heads]`.
     dots: wgpu::Buffer,
 }
@@ -33,7 +33,7 @@ pub(super) struct Attention {
 impl Shared {
     pub(super) async fn new(
         gpu: &Gpu,
-        spec: backward::AttentionSpec,
+        spec: nn::AttentionSpec,
         shared: &plan::Shared,
     ) -> Result<Self> {
         let count = shared.rows.count()?;
