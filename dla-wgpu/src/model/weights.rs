@@ -13,6 +13,7 @@ use super::served;
 use super::specs::BlockSpecs;
 use crate::Gpu;
 use crate::nn::{self, Matrix, WeightType};
+use crate::op::finite_threshold;
 use crate::scope::scoped;
 
 /// All weights of a model.
@@ -348,9 +349,10 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
     }
 
     async fn tau(&self, config: &ModelConfig, thresholds: &[f32]) -> Result<wgpu::Buffer> {
-        let mut tau = thresholds.to_vec();
-        // A threshold of +∞ becomes the largest finite one, which no finite score can pass: shaders need no infinities.
-        tau.iter_mut().for_each(|tau| *tau = tau.min(f32::MAX));
+        let mut tau: Vec<f32> = thresholds
+            .iter()
+            .map(|&tau| finite_threshold(tau))
+            .collect();
         tau.resize(config.dims().heads.next_multiple_of(4), f32::MAX);
         let buffer = nn::uniform(self.gpu, "tau", tau.len()).await?;
         scoped(self.gpu.device(), "model", "tau", || {

@@ -5,6 +5,8 @@ mod layout;
 mod parameters;
 mod plan;
 mod scaling;
+mod shared;
+mod work;
 
 use std::collections::HashMap;
 

@@ -3,28 +3,14 @@
 use dla_core::Result;
 use dla_core::dla::gate::GateMode;
 use dla_core::model::ModelConfig;
-use dla_wgpu::model::BlockSpecs;
 use dla_wgpu::nn::backward::{self, Head, HeadBlock};
 use dla_wgpu::nn::{self, Embedding, RmsNorm, Rows};
-use dla_wgpu::op::BoundBackward;
-use dla_wgpu::plan::MAX_BATCH;
-use dla_wgpu::{Dispatch, Float, Gpu};
+use dla_wgpu::{Float, Gpu};
 
 use super::block::{Block, Call, Mixers};
 use super::parameters::{Parameters, Which};
-
-/// Work in order.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// One dispatch.
-    Dispatch(Dispatch),
-    /// Zeros in the place of a buffer.
-    Clear(wgpu::Buffer),
-    /// Bytes from one buffer to another.
-    Copy(wgpu::Buffer, wgpu::Buffer, u64),
-    /// The operator backwards.
-    Backward(Box<BoundBackward>),
-}
+use super::shared::Shared;
+use super::work::{Work, dispatched, record, record_pass};
 
 /// Everything prepared for batches of one shape.
 #[derive(Debug)]
@@ -48,30 +34,6 @@ pub(super) struct Plan {
     head: Vec<HeadBlock>,
     /// From the gradient of what the head reads to those of all tensors.
     backward: Vec<Work>,
-}
-
-/// The buffers between passes that all blocks share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) rows: Rows,
-    /// Element type of the operator's arrays.
-    pub(super) float: Float,
-    pub(super) specs: BlockSpecs,
-    /// Tokens of each sequence.
-    pub(super) lengths: wgpu::Buffer,
-    /// Zeros that convolutions begin with.
-    pub(super) conv_state: wgpu::Buffer,
-    pub(super) normed: wgpu::Buffer,
-    pub(super) product: wgpu::Buffer,
-    pub(super) d_x: wgpu::Buffer,
-    pub(super) d_normed: wgpu::Buffer,
-    pub(super) d_y: wgpu::Buffer,
-    pub(super) d_projected: wgpu::Buffer,
-    pub(super) d_mixed: wgpu::Buffer,
-    pub(super) d_opened: wgpu::Buffer,
-    pub(super) d_product: wgpu::Buffer,
-    pub(super) terms: wgpu::Buffer,
-    pub(super) scratch: wgpu::Buffer,
 }
 
 impl Plan {
@@ -172,74 +134,5 @@ impl Plan {
         if gradients {
             record(&self.backward, encoder);
         }
-    }
-}
-
-fn record(work: &[Work], encoder: &mut wgpu::CommandEncoder) {
-    let mut work = work.iter().peekable();
-    while let Some(next) = work.next() {
-        match next {
-            Work::Dispatch(first) => {
-                let more = std::iter::from_fn(|| match work.peek() {
-                    Some(Work::Dispatch(dispatch)) => work.next().map(|_| dispatch),
-                    _ => None,
-                });
-                record_pass(std::iter::once(first).chain(more), encoder);
-            }
-            Work::Clear(buffer) => encoder.clear_buffer(buffer, 0, None),
-            Work::Copy(from, to, bytes) => {
-                encoder.copy_buffer_to_buffer(from, 0, to, 0, *bytes);
-            }
-            Work::Backward(bound) => bound.record(encoder),
-        }
-    }
-}
-
-fn record_pass<'a>(
-    dispatches: impl Iterator<Item = &'a Dispatch>,
-    encoder: &mut wgpu::CommandEncoder,
-) {
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-        label: Some("dla train"),
-        timestamp_writes: None,
-    });
-    dispatches.for_each(|dispatch| dispatch.record(&mut pass));
-}
-
-/// Dispatches as work.
-pub(super) fn dispatched(dispatches: Vec<Dispatch>) -> Vec<Work> {
-    dispatches.into_iter().map(Work::Dispatch).collect()
-}
-
-impl Shared {
-    async fn new(gpu: &Gpu, config: &ModelConfig, float: Float, rows: Rows) -> Result<Self> {
-        let (count, hidden) = (rows.count()?, config.hidden);
-        let (dims, specs) = (config.dims(), BlockSpecs::of(config).with(float));
-        let lengths = nn::uniform(gpu, "lengths", MAX_BATCH).await?;
-        let tokens = vec![rows.tokens as u32; rows.batch];
-        gpu.queue()
-            .write_buffer(&lengths, 0, bytemuck::cast_slice(&tokens));
-        let room = async |label, width: usize| nn::buffer(gpu, label, count * width).await;
-        let values = dims.heads * dims.value_dim;
-        let inner = specs.inner.unwrap_or(1);
-        let read = 2 * dims.heads * dims.capacity;
-        Ok(Self {
-            rows,
-            float,
-            specs,
-            lengths,
-            conv_state: nn::buffer(gpu, "conv_state", specs.conv.state_len(rows.batch)).await?,
-            normed: room("normed", hidden).await?,
-            product: room("product", inner).await?,
-            d_x: room("d_x", hidden).await?,
-            d_normed: room("d_normed", hidden).await?,
-            d_y: room("d_y", values).await?,
-            d_projected: room("d_projected", specs.stride).await?,
-            d_mixed: room("d_mixed", specs.conv.channels).await?,
-            d_opened: room("d_opened", 2 * inner).await?,
-            d_product: room("d_product", inner).await?,
-            terms: room("terms", hidden.max(values).max(read)).await?,
-            scratch: backward::scratch(gpu).await?,
-        })
     }
 }

@@ -6,9 +6,9 @@ use dla_core::Result;
 use dla_wgpu::Gpu;
 use dla_wgpu::nn::{self, backward};
 
-use super::super::plan::{self, Work, dispatched};
-use super::Call;
-use super::mixer::Kept;
+use super::super::shared;
+use super::super::work::{Work, dispatched};
+use super::call::{Call, Kept};
 
 /// What the attention of all blocks shares.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Shared {
     pub(super) async fn new(
         gpu: &Gpu,
         spec: nn::AttentionSpec,
-        shared: &plan::Shared,
+        shared: &shared::Shared,
     ) -> Result<Self> {
         let count = shared.rows.count()?;
         let dots = nn::buffer(gpu, "dots", count * spec.heads).await?;
@@ -46,7 +46,7 @@ impl Attention {
     pub(super) async fn new(
         gpu: &Gpu,
         all: Arc<Shared>,
-        shared: &plan::Shared,
+        shared: &shared::Shared,
         kept: Kept,
     ) -> Result<Self> {
         let (count, spec) = (shared.rows.count()?, all.spec);

@@ -8,8 +8,9 @@ use dla_wgpu::nn::backward::{
 };
 
 use super::super::parameters::Which;
-use super::super::plan::{Work, dispatched};
-use super::{Block, Call, KeptMlp};
+use super::super::work::{Work, dispatched};
+use super::call::Call;
+use super::{Block, KeptMlp};
 
 impl Block {
     /// The work of the backward pass: `d_x` goes from after the block to before it.

@@ -6,7 +6,7 @@ use dla_wgpu::nn::{DeltaArrays, DeltaArraysSpec, DeltaOutput, DeltaOutputSpec};
 use dla_wgpu::op::Arrays;
 use dla_wgpu::{Dispatch, nn};
 
-use super::Call;
+use super::call::Call;
 use super::recurrent::{Form, Parts};
 
 /// The settings of its passes.

@@ -9,9 +9,10 @@ use dla_wgpu::Gpu;
 use dla_wgpu::model::MixerSpecs;
 
 use super::super::layout::BlockPlaces;
-use super::super::plan::{Shared, Work};
-use super::Call;
+use super::super::shared::Shared;
+use super::super::work::Work;
 use super::attention::{self, Attention};
+use super::call::{Call, Kept};
 use super::gated_delta::GatedDelta;
 use super::mamba2::Mamba2;
 use super::recurrent::{self, Recurrent};
@@ -30,15 +31,6 @@ pub(super) enum Mixer {
     Mamba2(Recurrent<Mamba2>),
     GatedDelta(Recurrent<GatedDelta>),
     Attention(Attention),
-}
-
-/// What a mixer reads, which its block keeps from a forward pass.
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    /// `[rows, stride]`.
-    pub(super) projected: wgpu::Buffer,
-    /// The convolution's output, `[rows, channels]`.
-    pub(super) mixed: wgpu::Buffer,
 }
 
 impl Mixers {

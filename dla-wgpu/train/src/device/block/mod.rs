@@ -2,6 +2,7 @@
 
 mod attention;
 mod backward;
+mod call;
 mod gated_delta;
 mod mamba2;
 mod mixer;
@@ -12,20 +13,15 @@ use dla_core::model::{MixerConfig, ModelConfig};
 use dla_wgpu::Gpu;
 use dla_wgpu::nn::{self, Conv, Input, Linear};
 
-use self::mixer::{Kept, Mixer};
+use self::call::Kept;
+use self::mixer::Mixer;
 use super::layout::{BlockPlaces, MlpPlaces};
-use super::parameters::{Parameters, Which};
-use super::plan::{Shared, Work, dispatched};
+use super::parameters::Which;
+use super::shared::Shared;
+use super::work::{Work, dispatched};
 
+pub(super) use self::call::Call;
 pub(super) use self::mixer::Mixers;
-
-/// What a block's work is prepared from.
-#[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    pub(super) gpu: &'a Gpu,
-    pub(super) parameters: &'a Parameters,
-    pub(super) shared: &'a Shared,
-}
 
 /// A block with what it keeps of a forward pass.
 #[derive(Debug)]

@@ -17,9 +17,9 @@ use dla_wgpu::{Dispatch, Gpu};
 
 use super::super::layout::RecurrentPlaces;
 use super::super::parameters::Which;
-use super::super::plan::{self, Work, dispatched};
-use super::Call;
-use super::mixer::Kept;
+use super::super::shared;
+use super::super::work::{Work, dispatched};
+use super::call::{Call, Kept};
 
 /// What a family of mixers does around the operator.
 pub(super) trait Form: Copy {
@@ -102,7 +102,7 @@ impl Shared {
         gpu: &Gpu,
         config: &ModelConfig,
         gate: GateMode,
-        shared: &plan::Shared,
+        shared: &shared::Shared,
     ) -> Result<Self> {
         let settings = config.operator();
         let dims = Dims {
