@@ -4,7 +4,7 @@
 use dla_core::{Dims, Result, Schedule};
 
 use super::Model;
-use super::layer::Call;
+use super::rooms::Call;
 use super::sequences::MixerMemory;
 use super::specs::{BlockSpecs, MixerSpecs};
 use super::weights::{MixerWeights, RecurrentWeights};
@@ -164,10 +164,11 @@ impl Call<'_> {
     /// A mixer's own dispatches.
     pub(super) async fn mixer(
         &self,
+        mixers: &Mixers,
         weights: &MixerWeights,
         memory: &MixerMemory,
     ) -> Result<Vec<Dispatch>> {
-        match (self.mixers, weights, memory) {
+        match (mixers, weights, memory) {
             (
                 Mixers::Recurrent(shared),
                 MixerWeights::Recurrent(weights),

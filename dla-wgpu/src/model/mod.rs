@@ -11,6 +11,7 @@ mod layout;
 mod mixer;
 mod place;
 mod record;
+mod rooms;
 mod sequences;
 mod served;
 mod specs;
@@ -77,6 +78,7 @@ impl Model {
         weights: &mut impl Weights<Tensor = Vec<f32>>,
         weight_type: WeightType,
     ) -> Result<Self> {
+        served::check(gpu, config)?;
         let weights = ModelWeights::load(gpu, config, weights, weight_type).await?;
         Ok(Self {
             inner: Arc::new(Inner {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use dla_core::Result;
 
 use super::Model;
-use super::layer::{self, Rooms};
 use super::mixer::Mixers;
+use super::rooms::{Call, Rooms};
 use super::sequences::Sequences;
 use crate::Dispatch;
 use crate::nn::{self, Embedding, Input, Linear, Rows, TopK};
@@ -81,16 +81,15 @@ impl Tile {
         let mut blocks = Vec::with_capacity(config.layers);
         let memories = model.weights().blocks.iter().zip(sequences.layers());
         for (index, (weights, memory)) in memories.enumerate() {
-            let call = layer::Call {
+            let call = Call {
                 gpu,
                 config,
                 rows,
                 rooms: &rooms,
                 positions: &positions,
-                mixers: &mixers,
                 index,
             };
-            body.extend(call.prepare(weights, memory).await?);
+            body.extend(call.prepare(&mixers, weights, memory).await?);
             blocks.push(body.len());
         }
         let last = match rows.tokens {

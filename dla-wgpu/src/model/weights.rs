@@ -9,7 +9,6 @@ use dla_core::model::{
 };
 use dla_core::{Error, Result, Schedule};
 
-use super::served;
 use super::specs::BlockSpecs;
 use crate::Gpu;
 use crate::nn::{self, Matrix, WeightType};
@@ -100,7 +99,6 @@ impl ModelWeights {
         weights: &mut impl Weights<Tensor = Vec<f32>>,
         weight_type: WeightType,
     ) -> Result<Self> {
-        served::check(gpu, config)?;
         let names = ModelTensors::load(config, &mut Names)?;
         let mut loader = Loader {
             gpu,
