@@ -1,4 +1,4 @@
-//! Files that a caller names, read with suspicion: devices and pipes may have no end, so regular ones only.
+//! Files that a caller names, read with suspicion: devices and pipes may have no end.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -38,7 +38,26 @@ pub fn open(op: &'static str, path: &Path) -> Result<File> {
 /// assert!(error.is_input());
 /// ```
 pub fn read(op: &'static str, path: &Path, most: u64) -> Result<Vec<u8>> {
-    let file = open(op, path)?;
+    bounded(op, path, open(op, path)?, most)
+}
+
+/// Reads what a person hands over, a file, a pipe or a device, of at most `most` bytes; waits for who writes into a pipe.
+///
+/// # Errors
+/// For what is not there or cannot be read, a folder, and for more bytes, or more than memory has room for.
+pub fn read_stream(op: &'static str, path: &Path, most: u64) -> Result<Vec<u8>> {
+    let file = File::open(path).map_err(|error| unreadable(op, path, error))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| unreadable(op, path, error))?;
+    if metadata.is_dir() {
+        let name = path.display().to_string();
+        return Err(Error::input(op, name, "a file or a pipe", "a folder"));
+    }
+    bounded(op, path, file, most)
+}
+
+fn bounded(op: &'static str, path: &Path, file: File, most: u64) -> Result<Vec<u8>> {
     let unreadable = |error| unreadable(op, path, error);
     let too_long = |got: u64| {
         let expected = format!("a file of at most {most} bytes");

@@ -68,21 +68,57 @@ fn every_file_of_a_model_is_a_regular_one() {
 }
 
 #[test]
+fn a_prompt_may_come_through_a_pipe_but_must_end() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = byte_model(&folder.path().join("model"), 256);
+    let model = model.to_str().expect("a path");
+    for (words, option) in [
+        ("generate --max-tokens 4 --temperature 0", "--prompt-file"),
+        ("segment", "--text-file"),
+    ] {
+        let text = folder.path().join("text");
+        fs::write(&text, "a text").expect("written");
+        let run = |path: &Path| {
+            let more = ["--backend", "cpu", "--json", "--model", model, option];
+            let path = path.to_str().expect("a path");
+            dla(words.split(' ').chain(more).chain([path]))
+        };
+        let [_, pipe] = endless(&fresh(folder.path(), words));
+        let writer = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::write(pipe, "a text")
+        });
+        let (piped, read) = (run(&pipe), run(&text));
+        writer.join().expect("a writer").expect("written");
+        assert!(piped.status.success(), "{}", stderr(&piped));
+        let answer = |run: &std::process::Output| -> serde_json::Value {
+            serde_json::from_slice(&run.stdout).expect("JSON")
+        };
+        for told in ["ids", "segmentations"] {
+            assert_eq!(answer(&piped)[told], answer(&read)[told], "{words}: {told}");
+        }
+        assert_refused(words, &run("/dev/zero".as_ref()), "a file of at most");
+        assert_refused(words, &run(folder.path()), "a folder");
+    }
+}
+
+/// A new folder in `folder`.
+fn fresh(folder: &Path, words: &str) -> PathBuf {
+    let path = folder.join(words.replace(' ', "-"));
+    fs::create_dir(&path).expect("a new folder");
+    path
+}
+
+#[test]
 fn texts_and_settings_are_regular_files() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = byte_model(&folder.path().join("model"), 256);
     let model = model.to_str().expect("a path");
     for path in endless(folder.path()) {
         let path = path.to_str().expect("a path");
-        for (words, option) in [
-            ("generate --max-tokens 1", "--prompt-file"),
-            ("segment", "--text-file"),
-            ("eval --task text", "--text-file"),
-        ] {
-            let more = ["--backend", "cpu", "--model", model, option, path];
-            let run = dla(words.split(' ').chain(more));
-            assert_refused(words, &run, FAULT);
-        }
+        let words = "eval --task text --backend cpu --text-file";
+        let run = dla(words.split(' ').chain([path, "--model", model]));
+        assert_refused("eval", &run, FAULT);
         let run = dla(["train", "--backend", "cpu", "--config", path]);
         assert_refused("train", &run, FAULT);
     }

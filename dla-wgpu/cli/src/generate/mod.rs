@@ -72,7 +72,7 @@ fn options(args: &Generate) -> SamplerOptions {
 fn prompt(args: &Generate) -> Result<Vec<u8>> {
     match (&args.prompt, &args.prompt_file) {
         (Some(text), _) => Ok(text.clone().into_bytes()),
-        (None, Some(path)) => file::read("generate", path, MAX_TEXT),
+        (None, Some(path)) => file::read_stream("generate", path, MAX_TEXT),
         (None, None) => Ok(Vec::new()),
     }
 }

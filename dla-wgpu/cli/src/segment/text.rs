@@ -35,7 +35,7 @@ impl Text {
             true => Some(Tokenizer::of(folder, vocabulary)?),
             false => None,
         };
-        let bytes = file::read("segment", path, MAX_TEXT)?;
+        let bytes = file::read_stream("segment", path, MAX_TEXT)?;
         if bytes.is_empty() {
             return Err(Error::input("segment", name(), "a text", "an empty file"));
         }
