@@ -303,7 +303,7 @@ async function pageChecks(chromium, address) {
     await check('what is asked for ends a reading again', async () => {
         await page.evaluate(`document.querySelector('[value=single]').click()`);
         await page.evaluate(click('restart'));
-        await page.until(`${told0}.startsWith('Nothing')`, 30);
+        await page.until(`${told0}.startsWith('Nothing') && !document.getElementById('play').disabled`, 30);
         await page.evaluate(click('play'));
         await page.evaluate(set('speed', 100));
         await page.until(`/^Token \\d\\d/.test(${told0}) && document.getElementById('room').textContent.startsWith('1 of')`, 30);

@@ -36,8 +36,8 @@ const settings = new Settings(value => asked(change)(value));
 const frames = new Frames(picture);
 
 /** The models, the one shown, its story, the chosen head, the text's name and bytes, what is being read again under other settings,
- *  what happened since the last drawing, and the last thing that was asked for. */
-const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), again: null, events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve() };
+ *  what happened since the last drawing, the last thing that was asked for, its number and that of the one that runs. */
+const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), again: null, events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve(), asked: 0, running: 0 };
 
 const temperature = slider("temperature", value => (value === 0 ? "greedy" : value.toFixed(2)));
 const topK = slider("top-k", value => (value === 0 ? "all" : value));
@@ -58,12 +58,13 @@ function onError(error) {
 
 /** Runs what a person asked for, one thing after the other, a reading again no longer than until the next; what fails is told. */
 const asked = call => (...args) => {
+    const number = ++now.asked;
     const run = async () => {
+        now.running = number;
         $("notice").hidden = true;
         if (call !== change) now.again = null;
         await call(...args);
     };
-    player.interrupt();
     now.last = now.last.then(run).catch(onError);
     return now.last;
 };
@@ -97,7 +98,7 @@ function enable() {
     $("play").disabled = !player.rest.length && player.mode !== "read";
     $("step").disabled = !player.rest.length && !story?.tokens;
     $("write").disabled = !story?.tokens;
-    $("restart").disabled = !story?.tokens;
+    $("restart").disabled = !story?.tokens && !now.again;
     $("save").disabled = !story?.tokens;
 }
 
@@ -112,6 +113,7 @@ function picture() {
             text.follow(from, events);
             text.ahead(player.rest);
             tell();
+            enable();
         },
         ...cache.parts(story, index, merges, followed),
         () => curve.draw(story, index),
@@ -120,7 +122,7 @@ function picture() {
     [now.events, now.from] = [[], story.tokens];
     if (time - now.looked > OVERVIEW || !player.mode) {
         now.looked = time;
-        parts.push(...overview.parts(story), enable);
+        parts.push(...overview.parts(story));
     } else {
         now.later ??= setTimeout(() => { [now.later, now.dirty] = [undefined, true]; }, OVERVIEW);
     }
@@ -220,7 +222,7 @@ async function change(value) {
     player.put(all);
     const { again, story } = now;
     story.written = again.written;
-    if (!await player.skim(again.tokens)) {
+    if (!await player.skim(again.tokens, () => now.running === now.asked)) {
         story.written = again.written.filter(([from]) => from < story.tokens).map(([from, to]) => [from, Math.min(to, story.tokens)]);
         return;
     }
@@ -347,7 +349,6 @@ async function start() {
     facts();
     settings.reset(now.info.trained);
     overview.build(now.info);
-    fresh();
     wire();
     await asked(pick)(query.get("sample") in SAMPLES ? query.get("sample") : "scenes");
 }

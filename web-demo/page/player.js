@@ -25,7 +25,6 @@ export class Player {
     #age = 0;
     #tokens = 0;
     #milliseconds = 0;
-    #skims = 0;
 
     /** `onPiece(piece, own)` for what came back, `onMode()` when it starts or ends, `onError(error)`. */
     constructor(link, { onPiece, onMode, onError, options }) {
@@ -76,15 +75,12 @@ export class Player {
         await this.#turn(this.#rest.length ? "read" : "write", 1);
     }
 
-    /** Reads `count` bytes as fast as can be, unless it is interrupted; says whether it has. */
-    async skim(count) {
-        const end = this.#rest.length - count, skim = ++this.#skims;
-        while (this.#rest.length > end && skim === this.#skims && await this.#turn("read", Math.min(MOST, this.#rest.length - end)));
+    /** Reads `count` bytes as fast as can be, as long as it `may`; says whether it has. */
+    async skim(count, may) {
+        const end = this.#rest.length - count;
+        while (this.#rest.length > end && may() && await this.#turn("read", Math.min(MOST, this.#rest.length - end)));
         return this.#rest.length <= end;
     }
-
-    /** Ends a {@link skim} before its time. */
-    interrupt() { this.#skims++; }
 
     /** Tokens that were done; 0 after a failure. */
     #turn(mode, count) {
