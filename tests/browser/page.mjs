@@ -191,6 +191,29 @@ const COARSE = `{
     requestAnimationFrame = call => frame.call(globalThis, time => call(coarse(time)));
 }`;
 
+/** A worker that fails at once, before the page has anything to ask of it. */
+const BROKEN = `{
+    const get = fetch, Whole = Worker;
+    globalThis.fetch = async (...words) => {
+        await new Promise(resolve => setTimeout(resolve, 500));
+        return get(...words);
+    };
+    globalThis.Worker = class extends Whole {
+        constructor() { super('data:text/javascript,throw new Error("broken")', { type: 'module' }); }
+    };
+}`;
+
+/** The page where its worker cannot start. */
+async function brokenWorker(chromium, address) {
+    const page = await chromium.page(BROKEN);
+    await page.go(`${address}/?backend=cpu`);
+    await check('a worker that cannot start is told, not waited for', async () => {
+        await page.until(`!document.getElementById('notice').hidden`, 30);
+        equal(await page.evaluate(`[document.getElementById('notice').dataset.kind, document.getElementById('loading').hidden]`), ['device', true], 'notice');
+        return page.evaluate(`document.getElementById('notice').textContent`);
+    });
+}
+
 /** The page where time comes in steps of 100 ms. */
 async function coarseClock(chromium, address) {
     const page = await chromium.page(COARSE);
@@ -471,6 +494,7 @@ try {
     await packageChecks(chromium, address);
     await pageChecks(chromium, address);
     await coarseClock(chromium, address);
+    await brokenWorker(chromium, address);
 } finally {
     await chromium.close();
 }
