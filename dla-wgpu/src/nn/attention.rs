@@ -1,7 +1,7 @@
 //! Causal softmax attention over the keys and values of all tokens so far, which are kept from call to call.
 
 use dla_core::{Error, Result};
-use dla_shaders::{ATTENTION_CACHED, ATTENTION_JOIN, ATTENTION_KEEP, ATTENTION_STEP};
+use dla_shaders::{ATTENTION_CACHED, ATTENTION_JOIN, ATTENTION_KEEP, ATTENTION_STEP, Pass};
 
 use super::constants::Constants;
 use super::layer::{self, Layer, Rows, holds, holds_items, positive, words};
@@ -12,7 +12,7 @@ const OP: &str = "attention";
 /// The greatest width of a head.
 const MAX_WIDTH: usize = 128;
 /// Queries, keys and columns of a tile; the twin of `TILE` in `common/attention.wgsl`.
-pub(in crate::nn) const TILE: usize = 32;
+const TILE: usize = 32;
 /// Keys of a range; the twin of `RANGE` in `common/ranges.wgsl`.
 const RANGE: usize = 256;
 
@@ -248,23 +248,45 @@ impl CachedAttention<'_> {
             ("o", o),
             ("spread", &scratch.spread),
         ];
-        let (layer, header) = (self.layer(rows)?, self.spec.header());
-        let (pairs, tiles) = (rows.batch * self.spec.heads, rows.tokens.div_ceil(TILE));
         let flop = 4 * rows.tokens as u64 * self.room as u64 * self.spec.width as u64;
-        let most = ((MAX_DISPATCH_FLOP / flop) as usize).max(1);
-        let mut dispatches = Vec::new();
-        for first in (0..pairs).step_by(most) {
-            let count = most.min(pairs - first);
-            let layer = Layer {
-                first: first as u32,
-                count: count as u32,
-                ..layer
-            };
-            let pass = (&ATTENTION_CACHED, &*header);
-            dispatches.push(layer.dispatch(gpu, pass, &buffers, count * tiles).await?);
-        }
-        Ok(dispatches)
+        let layer = self.layer(rows)?;
+        let dispatches = over_heads(
+            gpu,
+            self.spec,
+            (rows, layer),
+            &ATTENTION_CACHED,
+            &buffers,
+            flop,
+        );
+        dispatches.await
     }
+}
+
+/// The dispatches of a pass over all tiles of queries of all heads, each of as many heads of `flop` operations as one
+/// dispatch may have.
+pub(in crate::nn) async fn over_heads(
+    gpu: &Gpu,
+    spec: AttentionSpec,
+    (rows, layer): (Rows, Layer),
+    pass: &'static Pass,
+    buffers: &[(&'static str, &wgpu::Buffer)],
+    flop: u64,
+) -> Result<Vec<Dispatch>> {
+    let (pairs, tiles) = (rows.batch * spec.heads, rows.tokens.div_ceil(TILE));
+    let most = ((MAX_DISPATCH_FLOP / flop) as usize).max(1);
+    let header = spec.header();
+    let mut dispatches = Vec::new();
+    for first in (0..pairs).step_by(most) {
+        let count = most.min(pairs - first);
+        let layer = Layer {
+            first: first as u32,
+            count: count as u32,
+            ..layer
+        };
+        let dispatch = layer.dispatch(gpu, (pass, &header), buffers, count * tiles);
+        dispatches.push(dispatch.await?);
+    }
+    Ok(dispatches)
 }
 
 #[cfg(test)]

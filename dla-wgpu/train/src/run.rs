@@ -170,8 +170,9 @@ impl Run {
     /// refused before leaves none.
     ///
     /// # Errors
-    /// When another process trains into the folder, for an engine of another precision than the settings', data that does not fit the model, a loss or a tensor
-    /// that is not finite, an engine that fails, and files that cannot be written. The last checkpoint stays.
+    /// When another process trains into the folder, for an engine of another precision than the settings', data that
+    /// does not fit the model, a loss or a tensor that is not finite, an engine that fails, and files that cannot be
+    /// written. The last checkpoint stays.
     pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
         self.check_precision(engine.precision())?;
         let _claim = self.store.claim(self.saved)?;

@@ -6,9 +6,8 @@ use dla_shaders::{
 };
 
 use crate::nn::AttentionSpec;
-use crate::nn::attention::TILE;
+use crate::nn::attention::over_heads;
 use crate::nn::layer::{Layer, Rows, holds, holds_items, words};
-use crate::plan::MAX_DISPATCH_FLOP;
 use crate::{Dispatch, Gpu};
 
 const OP: &str = "attention";
@@ -89,31 +88,17 @@ impl Attention<'_> {
         pass: &'static Pass,
         others: &[(&'static str, &wgpu::Buffer)],
     ) -> Result<Vec<Dispatch>> {
-        let AttentionSpec { heads, width } = self.spec;
         let mut buffers = vec![
             ("lengths", self.lengths),
             ("qkv", self.qkv),
             ("spread", self.spread),
         ];
         buffers.extend(others);
-        let mut dispatches = Vec::new();
         if rows.count()? == 0 {
-            return Ok(dispatches);
+            return Ok(Vec::new());
         }
-        let (pairs, tiles) = (rows.batch * heads, rows.tokens.div_ceil(TILE));
-        let flop = 8 * (rows.tokens as u64).pow(2) * width as u64;
-        let most = ((MAX_DISPATCH_FLOP / flop) as usize).max(1);
-        let header = self.spec.header();
-        for first in (0..pairs).step_by(most) {
-            let count = most.min(pairs - first);
-            let layer = Layer {
-                first: first as u32,
-                count: count as u32,
-                ..Layer::new(rows)?
-            };
-            let dispatch = layer.dispatch(gpu, (pass, &header), &buffers, count * tiles);
-            dispatches.push(dispatch.await?);
-        }
-        Ok(dispatches)
+        let flop = 8 * (rows.tokens as u64).pow(2) * self.spec.width as u64;
+        let at = (rows, Layer::new(rows)?);
+        over_heads(gpu, self.spec, at, pass, &buffers, flop).await
     }
 }

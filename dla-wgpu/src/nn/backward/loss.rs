@@ -43,9 +43,9 @@ impl CrossEntropySpec {
 }
 
 impl CrossEntropy {
-    /// Binds `targets` `[all rows]` u32, of which [`IGNORED`](dla_core::nn::loss::IGNORED) does not count, `share` `[1]`, what a row's loss counts;
-    /// `logits` `[rows, vocabulary]`, which become their gradient of Σ share·loss, and `measures` `[all rows, 2]`: every
-    /// row's loss, and 1 where the largest logit is the target's (the first among equals).
+    /// Binds `targets` `[all rows]` u32, of which [`IGNORED`](dla_core::nn::loss::IGNORED) does not count, `share` `[1]`,
+    /// what a row's loss counts; `logits` `[rows, vocabulary]`, which become their gradient of Σ share·loss, and
+    /// `measures` `[all rows, 2]`: every row's loss, and 1 where the largest logit is the target's (the first among equals).
     ///
     /// # Errors
     /// [`Error::is_input`] for sizes that do not fit, [`Error::is_device`] for what the device refuses.
