@@ -10,6 +10,7 @@ use std::process::Output;
 use common::{Raw, assert_refused, dla, golden, stderr, stdout};
 use dla_cli::tensors::{TensorFile, TensorWriter};
 use dla_core::model::{AttentionConfig, Family, Initial, MixerConfig, ModelConfig, ModelTensors};
+use dla_train::store::write_model;
 use serde_json::Value;
 
 /// The golden models.
@@ -176,11 +177,6 @@ fn inspect_tells_architecture_state_and_faults() {
 
 /// A small softmax attention that has not been trained.
 fn attention(folder: &Path) {
-    let settings = serde_json::json!({
-        "model_type": "dla_attention", "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 256,
-        "num_heads": 2, "head_dim": 4, "intermediate_size": 12, "tie_word_embeddings": true,
-    });
-    fs::write(folder.join("config.json"), settings.to_string()).expect("written");
     let config = ModelConfig {
         family: Family::Attention,
         hidden: 8,
@@ -196,18 +192,9 @@ fn attention(folder: &Path) {
         }),
         dla: None,
     };
-    let names = ModelTensors::names(&config).expect("names");
     let mut source = Initial::new(&config, 1, 0.6).expect("a number");
     let tensors = ModelTensors::load(&config, &mut source).expect("weights for everything");
-    let mut out = Raw {
-        words: Vec::new(),
-        tensors: Vec::new(),
-    };
-    for (name, values) in names.zip(tensors).expect("one model") {
-        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-        out.tensor(&name.name, "F32", &name.shape, bytes);
-    }
-    fs::write(folder.join("model.safetensors"), out.bytes()).expect("written");
+    write_model(folder, &config, &tensors).expect("written");
 }
 
 #[test]
