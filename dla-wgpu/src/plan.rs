@@ -270,7 +270,8 @@ fn chunk_flop(dims: &Dims, backbone: Backbone, chunk: usize) -> u64 {
 fn chunk_iterations(dims: &Dims, backbone: Backbone, chunk: usize) -> usize {
     let columns = dims.value_dim.next_power_of_two().max(32);
     let rows = dims.key_dim.div_ceil(256 / columns) + dims.key_dim.div_ceil(32);
-    let scan = 2 * (chunk / 8 + 1) * (rows + 100);
+    let measured = chunk * (3 * dims.key_dim.div_ceil(256 / columns) + 256 / columns + 40);
+    let scan = 2 * (chunk / 8 + 1) * (rows + 100) + measured;
     let compact = chunk * (4 + 4 * dims.capacity);
     if backbone != Backbone::Delta {
         return scan.max(compact);

@@ -38,6 +38,7 @@ const SLOTS: Part = part!("common/slots");
 const SCALARS: Part = part!("common/scalars");
 const PAIRS: Part = part!("common/pairs");
 const CHAIN: Part = part!("common/chain");
+const MEASURE_OPEN: Part = part!("common/measure_open");
 const TILE: Part = part!("common/tile");
 const LEFT: Part = part!("common/left");
 const TRANSITION_DELTA: Part = part!("common/transition_delta");
@@ -170,9 +171,9 @@ passes! {
     /// Copies the newest states to where the scan carries them on.
     OPEN_STATE = "open_state" Nothing [SCALARS];
     /// Follows the chain of states through the chunks.
-    BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN];
+    BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN, MEASURE_OPEN];
     /// The same for the gated delta rule.
-    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, CHAIN];
+    BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, CHAIN, MEASURE_OPEN];
     /// The capacity rule over scalars; writes the slot map.
     COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, CHANGE, ORDER];
     /// The same with one subgroup a sequence.

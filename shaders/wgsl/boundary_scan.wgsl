@@ -7,13 +7,10 @@
 @group(0) @binding(5) var<storage, read> decay: array<f32>;                 // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> scores: array<f32>;                // [B H, chunks, C (C - 1) / 2]
 @group(0) @binding(7) var<storage, read> sums: array<f32>;                  // [B H, chunks, 3, C]
-@group(0) @binding(8) var<storage, read_write> open: array<f32>;            // [B H, Dk Dv + 1]
+@group(0) @binding(8) var<storage, read_write> open: array<f32>;            // [B H, 2 Dk Dv + 1]
 @group(0) @binding(9) var<storage, read_write> trace: array<vec2<u32>>;     // [B H, T] (score, event)
 
 const BLOCK: u32 = 8u;                       // tokens of the entered state's part done at once
-// A thread owns one column of the state and every ROWS-th row: columns rounded up to a power of two.
-const COLUMNS: u32 = select(select(select(256u, 128u, VALUE_DIM <= 128u), 64u, VALUE_DIM <= 64u), 32u, VALUE_DIM <= 32u);
-const ROWS: u32 = 256u / COLUMNS;
 
 var<workgroup> keys: array<f32, KEY_DIM * BLOCK>;        // [Dk][BLOCK]
 var<workgroup> partial: array<f32, 256u * 5u>;           // a quarter of the sums at a time, and the norm
@@ -22,6 +19,14 @@ var<workgroup> s2: array<f32, CHUNK>;
 var<workgroup> begun: array<f32, CHUNK>;                 // R_t0
 var<workgroup> products: array<f32, BLOCK + 1u>;         // k_t' S v_t of the block, and |S|^2
 var<workgroup> n2: f32;
+var<workgroup> erased: f32;
+
+fn log_decay_of(t: u32) -> f32 {
+    if (t == 0u) {
+        return a[0];
+    }
+    return a[t] - a[t - 1u];
+}
 
 fn stage_keys(sequence: u32, first: u32, count: u32, lane: u32) {
     for (var e = lane; e < KEY_DIM * BLOCK; e += 256u) {
@@ -33,6 +38,28 @@ fn stage_keys(sequence: u32, first: u32, count: u32, lane: u32) {
         }
         keys[d * BLOCK + t] = x;
     }
+}
+
+// Where measure_open keeps a token's key and the threads' parts of a sum.
+fn put_key(d: u32, x: f32) {
+    keys[d] = x;
+}
+
+fn staged_key(d: u32) -> f32 {
+    return keys[d];
+}
+
+fn put_part(lane: u32, x: vec2<f32>) {
+    partial[lane] = x.x;
+    partial[256u + lane] = x.y;
+}
+
+fn part(lane: u32) -> vec2<f32> {
+    return vec2<f32>(partial[lane], partial[256u + lane]);
+}
+
+fn write_strength(t: u32) -> f32 {
+    return 1.0;
 }
 
 fn value(sequence: u32, t: u32, count: u32, first: u32, column: u32) -> f32 {
@@ -49,7 +76,7 @@ fn read_entered(sequence: u32, first: u32, count: u32, lane: u32) {
     var high = vec4<f32>();
     var square = 0.0;
     if (column < VALUE_DIM) {
-        let base = sequence * (STATE + 1u) + column;
+        let base = sequence * OPEN + column;
         for (var i = lane / COLUMNS; i < KEY_DIM; i += ROWS) {
             let s = open[base + i * VALUE_DIM];
             let at = i * BLOCK;
@@ -93,18 +120,22 @@ fn read_entered(sequence: u32, first: u32, count: u32, lane: u32) {
     workgroupBarrier();
 }
 
-// One thread: the entered state's scalars through one block; stops at the first boundary.
+// One thread: the entered state's scalars through one block; stops at the first boundary, or where |S|^2 cancels.
 fn scan_block(sequence: u32, first: u32, block: u32, count: u32, refresh: bool) {
     if (refresh) {
         n2 = products[BLOCK];
+        erased = 0.0;
     }
     for (var i = 0u; i < count; i++) {
         let t = block + i;
-        var before = 0.0;
-        if (t > 0u) {
-            before = a[t - 1u];
+        let kept = exp(2.0 * log_decay_of(t));
+        let moved = n2 * kept;
+        erased *= kept;
+        if (cancels(moved, erased)) {
+            cancelled_start = CHUNK;
+            stop = t;
+            return;
         }
-        let moved = n2 * exp(2.0 * (a[t] - before));
         let c = exp(a[t]) * products[i] + begun[t];
         let score_t = score(s2[t], moved, c);
         entered[t] = score_t;
@@ -113,13 +144,14 @@ fn scan_block(sequence: u32, first: u32, block: u32, count: u32, refresh: bool) 
             return;
         }
         n2 = joined_norm(moved, c, s2[t]);
+        erased = erased_joining(erased, c);
     }
 }
 
 // The open state at the chunk's end: e^{A_C} S (if it goes on) plus its tokens from `from` on.
 fn carry(sequence: u32, first: u32, from_token: u32, valid: u32, keep: bool, lane: u32) {
     let column = lane % COLUMNS;
-    let base = sequence * (STATE + 1u) + column;
+    let base = sequence * OPEN + column;
     let total = a[valid - 1u];
     for (var block = from_token; block < valid; block += BLOCK) {
         let count = min(BLOCK, valid - block);
@@ -163,7 +195,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     if (lane == 0u) {
-        has_open = u32(open[sequence * (STATE + 1u) + STATE]);
+        has_open = u32(open[sequence * OPEN + STATE]);
     }
     for (var chunk = 0u; chunk < params.chunks; chunk++) {
         let valid = chunk_valid(sequence, chunk);
@@ -180,7 +212,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             next[lane] = u32(sums[cell * 3u * CHUNK + 2u * CHUNK + lane]);
         }
         if (lane == 0u) {
-            stop = valid;
+            begin_chain(valid);
+            measured_to_end = false;
         }
         let going_on = workgroupUniformLoad(&has_open) != 0u;
 
@@ -203,23 +236,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
 
         // 2. The chain of starts inside the chunk.
-        if (lane == 0u) {
-            follow(valid);
-        }
-        workgroupBarrier();
+        resolve(sequence, first, valid, lane);
         if (lane < valid) {
             record(sequence, first, cell, lane);
         }
 
         // 3. The open state at the end.
         let last = workgroupUniformLoad(&carried_from);
-        carry(sequence, first, select(0u, last, last < CHUNK), valid, last == CHUNK, lane);
+        if (workgroupUniformLoad(&measured_to_end)) {
+            take_workspace(sequence, lane);
+        } else {
+            carry(sequence, first, select(0u, last, last < CHUNK), valid, last == CHUNK, lane);
+        }
         if (lane == 0u) {
             has_open = 1u;
         }
     }
     workgroupBarrier();
     if (lane == 0u) {
-        open[sequence * (STATE + 1u) + STATE] = f32(has_open);
+        open[sequence * OPEN + STATE] = f32(has_open);
     }
 }

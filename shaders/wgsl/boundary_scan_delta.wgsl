@@ -9,13 +9,10 @@
 @group(0) @binding(6) var<storage, read> scores: array<f32>;                // [B H, chunks, C (C - 1) / 2]
 @group(0) @binding(7) var<storage, read> sums: array<f32>;                  // [B H, chunks, 5, C]
 @group(0) @binding(8) var<storage, read_write> probe_keys: array<f32>;      // [B H, chunks, C, Dk + Dv]; w_t takes its last part's place
-@group(0) @binding(9) var<storage, read_write> open: array<f32>;            // [B H, Dk Dv + 1]
+@group(0) @binding(9) var<storage, read_write> open: array<f32>;            // [B H, 2 Dk Dv + 1]
 @group(0) @binding(10) var<storage, read_write> trace: array<vec2<u32>>;    // [B H, T] (score, event)
 
 const BLOCK: u32 = 8u;                       // tokens done at once
-// A thread owns one column of the state and every ROWS-th row: columns rounded up to a power of two.
-const COLUMNS: u32 = select(select(select(256u, 128u, VALUE_DIM <= 128u), 64u, VALUE_DIM <= 64u), 32u, VALUE_DIM <= 32u);
-const ROWS: u32 = 256u / COLUMNS;
 
 var<workgroup> stage: array<vec4<f32>, 512>;             // keys [Dk][BLOCK], then each thread's part of w [256][BLOCK]
 var<workgroup> partial: array<vec3<f32>, 256>;           // w.v, |w|^2 and |S|^2, 32 parts a token
@@ -25,12 +22,34 @@ var<workgroup> beta: array<f32, CHUNK>;
 var<workgroup> k2: array<f32, CHUNK>;
 var<workgroup> s2: array<f32, CHUNK>;
 var<workgroup> n2: f32;
+var<workgroup> erased: f32;
 
 fn log_decay_of(t: u32) -> f32 {
     if (t == 0u) {
         return a[0];
     }
     return a[t] - a[t - 1u];
+}
+
+// Where measure_open keeps a token's key and the threads' parts of a sum.
+fn put_key(d: u32, x: f32) {
+    stage[d] = vec4<f32>(x);
+}
+
+fn staged_key(d: u32) -> f32 {
+    return stage[d].x;
+}
+
+fn put_part(lane: u32, x: vec2<f32>) {
+    partial[lane] = vec3<f32>(x, 0.0);
+}
+
+fn part(lane: u32) -> vec2<f32> {
+    return partial[lane].xy;
+}
+
+fn write_strength(t: u32) -> f32 {
+    return beta[t];
 }
 
 fn probe_row(cell: u32, t: u32) -> u32 {
@@ -54,7 +73,7 @@ fn read_entered(sequence: u32, first: u32, cell: u32, block: u32, count: u32, la
     var high = vec4<f32>();
     var square = 0.0;
     if (column < VALUE_DIM) {
-        let base = sequence * (STATE + 1u) + column;
+        let base = sequence * OPEN + column;
         for (var i = lane / COLUMNS; i < KEY_DIM; i += ROWS) {
             let s = open[base + i * VALUE_DIM];
             low += s * stage[2u * i];
@@ -93,18 +112,25 @@ fn read_entered(sequence: u32, first: u32, cell: u32, block: u32, count: u32, la
     workgroupBarrier();
 }
 
-// One thread: the entered state's scalars through one block; stops at the first boundary.
+// One thread: the entered state's scalars through one block; stops at the first boundary, or where |S|^2 cancels.
 fn scan_block(sequence: u32, first: u32, block: u32, count: u32) {
     if (block == 0u) {
         n2 = 0.0;
         for (var i = 0u; i < BLOCK; i++) {
             n2 += products[i].z;
         }
+        erased = 0.0;
     }
     for (var i = 0u; i < count; i++) {
         let t = block + i;
         let step = step_of(log_decay_of(t), beta[t], k2[t], s2[t]);
         let moved = moved_norm(step, n2, products[i].y);
+        erased = erased_by(erased, step.decay, n2, moved);
+        if (cancels(moved, erased)) {
+            cancelled_start = CHUNK;
+            stop = t;
+            return;
+        }
         let c = step.cross * products[i].x;
         let score_t = score(step.s2, moved, c);
         entered[t] = score_t;
@@ -113,6 +139,7 @@ fn scan_block(sequence: u32, first: u32, block: u32, count: u32) {
             return;
         }
         n2 = joined_norm(moved, c, step.s2);
+        erased = erased_joining(erased, c);
     }
 }
 
@@ -137,7 +164,7 @@ fn carry_value(sequence: u32, first: u32, cell: u32, t: u32, column: u32, goes_o
 // The open state at the chunk's end: e^{A_C} S (if it goes on) plus its tokens from `from_token` on.
 fn carry(sequence: u32, first: u32, cell: u32, from_token: u32, valid: u32, goes_on: bool, lane: u32) {
     let column = lane % COLUMNS;
-    let base = sequence * (STATE + 1u) + column;
+    let base = sequence * OPEN + column;
     let total = a[valid - 1u];
     for (var block = from_token; block < valid; block += BLOCK) {
         let count = min(BLOCK, valid - block);
@@ -183,7 +210,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     if (lane == 0u) {
-        has_open = u32(open[sequence * (STATE + 1u) + STATE]);
+        has_open = u32(open[sequence * OPEN + STATE]);
     }
     for (var chunk = 0u; chunk < params.chunks; chunk++) {
         let valid = chunk_valid(sequence, chunk);
@@ -202,7 +229,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             next[lane] = u32(sums[row + 4u * CHUNK]);
         }
         if (lane == 0u) {
-            stop = valid;
+            begin_chain(valid);
+            measured_to_end = false;
         }
         let going_on = workgroupUniformLoad(&has_open) != 0u;
 
@@ -223,9 +251,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
 
         // 2. The chain of starts inside the chunk.
-        if (lane == 0u) {
-            follow(valid);
-        }
+        resolve(sequence, first, valid, lane);
         storageBarrier();
         workgroupBarrier();
         if (lane < valid) {
@@ -234,13 +260,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 
         // 3. The open state at the end.
         let last = workgroupUniformLoad(&carried_from);
-        carry(sequence, first, cell, select(0u, last, last < CHUNK), valid, last == CHUNK, lane);
+        if (workgroupUniformLoad(&measured_to_end)) {
+            take_workspace(sequence, lane);
+        } else {
+            carry(sequence, first, cell, select(0u, last, last < CHUNK), valid, last == CHUNK, lane);
+        }
         if (lane == 0u) {
             has_open = 1u;
         }
     }
     workgroupBarrier();
     if (lane == 0u) {
-        open[sequence * (STATE + 1u) + STATE] = f32(has_open);
+        open[sequence * OPEN + STATE] = f32(has_open);
     }
 }

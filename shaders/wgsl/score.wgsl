@@ -2,13 +2,13 @@
 //
 // With G_tj = (k_t.k_j)(v_t.v_j) the inner product of token t with a state begun at p is the row sum
 // R_tp = sum_{p <= j < t} e^{A_t - A_j} G_tj. Each candidate start p then walks its own scalars until the first
-// boundary, so boundary_scan only has to follow the chain of starts.
+// boundary, or until |S|^2 cancels, so boundary_scan only has to follow the chain of starts.
 @group(0) @binding(3) var<storage, read> k: array<io>;               // [B, T, G, Dk]
 @group(0) @binding(4) var<storage, read> v: array<io>;               // [B, T, H, Dv]
 @group(0) @binding(5) var<storage, read> decay: array<f32>;          // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> trace: array<vec2<u32>>;    // [B H, T] (score, event)
 @group(0) @binding(7) var<storage, read_write> scores: array<f32>;   // [B H, chunks, C (C - 1) / 2] score of t against a state begun at p
-@group(0) @binding(8) var<storage, read_write> sums: array<f32>;     // [B H, chunks, 3, C] R_t0, |s_t|^2, next boundary after p
+@group(0) @binding(8) var<storage, read_write> sums: array<f32>;     // [B H, chunks, 3, C] R_t0, |s_t|^2, next boundary after p; C + t where |S|^2 cancelled at t
 
 const TILE: u32 = 16u;       // key or value columns staged at once
 const PITCH: u32 = 17u;      // their row length in workgroup memory, odd to spread the banks
@@ -116,18 +116,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (lane < valid) {
         let p = lane;
         var n2 = s2[p];
-        var t = p + 1u;
-        for (; t < valid; t++) {
-            let g = a[t] - a[t - 1u];
-            n2 *= exp(2.0 * g);
+        var erased = 0.0;
+        var next = valid;
+        for (var t = p + 1u; t < valid; t++) {
+            let kept = exp(2.0 * (a[t] - a[t - 1u]));
+            n2 *= kept;
+            erased *= kept;
+            if (cancels(n2, erased)) {
+                next = CHUNK + t;
+                break;
+            }
             let c = gram[pair(t, p)];
             let i = score(s2[t], n2, c);
             scores[cell * PAIRS + pair(t, p)] = i;
             if (CAPACITY > 1u && decide(sequence, first + t, i)) {
+                next = t;
                 break;
             }
             n2 = joined_norm(n2, c, s2[t]);
+            erased = erased_joining(erased, c);
         }
-        sums[cell * 3u * CHUNK + 2u * CHUNK + p] = f32(t);
+        sums[cell * 3u * CHUNK + 2u * CHUNK + p] = f32(next);
     }
 }

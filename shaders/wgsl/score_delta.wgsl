@@ -3,14 +3,15 @@
 //
 // The key of t reads w_tp = sum_{p <= j < t} P_tj v_j of a state begun at p. With the Gram matrix of the values
 // w_tp.v_t and |w_tp|^2 are row sums, from the right, of P_tp v_p.v_t and of P_tp (2 Z_tp + P_tp |v_p|^2),
-// Z_tp = sum_{p < j < t} P_tj v_j.v_p. Each candidate start p then walks its own scalars until the first boundary.
+// Z_tp = sum_{p < j < t} P_tj v_j.v_p. Each candidate start p then walks its own scalars until the first boundary,
+// or until |S|^2 cancels.
 @group(0) @binding(3) var<storage, read> v: array<io>;               // [B, T, H, Dv]
 @group(0) @binding(4) var<storage, read> control: array<f32>;        // [B, T, H, 2 + K]
 @group(0) @binding(5) var<storage, read> decay: array<f32>;          // [B H, chunks, C]
 @group(0) @binding(6) var<storage, read> probes: array<f32>;         // [B H, chunks, C, C] P, |k_t|^2 on its diagonal
 @group(0) @binding(7) var<storage, read> trace: array<vec2<u32>>;    // [B H, T] (score, event)
 @group(0) @binding(8) var<storage, read_write> scores: array<f32>;   // [B H, chunks, C (C - 1) / 2] |w_tp|^2, then the score of t against a state begun at p
-@group(0) @binding(9) var<storage, read_write> sums: array<f32>;     // [B H, chunks, 5, C] A_t, beta_t, |k_t|^2, |s_t|^2, next boundary after p
+@group(0) @binding(9) var<storage, read_write> sums: array<f32>;     // [B H, chunks, 5, C] A_t, beta_t, |k_t|^2, |s_t|^2, next boundary after p; C + t where |S|^2 cancelled at t
 
 var<workgroup> table: array<f32, PAIRS + 1u>;
 var<workgroup> v2: array<f32, 64>;
@@ -154,19 +155,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (lane < valid) {
         let p = lane;
         var n2 = steps[p].s2;
-        var t = p + 1u;
-        for (; t < valid; t++) {
+        var erased = 0.0;
+        var next = valid;
+        for (var t = p + 1u; t < valid; t++) {
             let step = steps[t];
             let row = cell * PAIRS + pair(t, p);
-            n2 = moved_norm(step, n2, scores[row]);
-            let c = step.cross * table[pair(t, p)];
-            let i = score(step.s2, n2, c);
-            scores[row] = i;
-            if (CAPACITY > 1u && decide(sequence, first + t, i)) {
+            let moved = moved_norm(step, n2, scores[row]);
+            erased = erased_by(erased, step.decay, n2, moved);
+            if (cancels(moved, erased)) {
+                next = CHUNK + t;
                 break;
             }
-            n2 = joined_norm(n2, c, step.s2);
+            let c = step.cross * table[pair(t, p)];
+            let i = score(step.s2, moved, c);
+            scores[row] = i;
+            if (CAPACITY > 1u && decide(sequence, first + t, i)) {
+                next = t;
+                break;
+            }
+            n2 = joined_norm(moved, c, step.s2);
+            erased = erased_joining(erased, c);
         }
-        sums[cell * 5u * CHUNK + 4u * CHUNK + p] = f32(t);
+        sums[cell * 5u * CHUNK + 4u * CHUNK + p] = f32(next);
     }
 }

@@ -4,6 +4,8 @@
 mod attention;
 #[path = "gpu/conv.rs"]
 mod conv;
+#[path = "gpu/erased.rs"]
+mod erased;
 #[path = "gpu/golden.rs"]
 mod golden;
 #[path = "gpu/gradients.rs"]

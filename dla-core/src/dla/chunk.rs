@@ -17,6 +17,7 @@ pub mod output;
 pub mod score;
 pub mod state;
 
+use self::boundary_scan::Scan;
 use self::compact::{Slot, SlotMap};
 use self::score::Rule;
 use super::run::{self, Run};
@@ -127,6 +128,13 @@ impl<R: Real> Places<R> {
         self.slots.iter().map(matrix).collect()
     }
 
+    /// Puts a measured open state in its place; the sums that a chunk leaves there round to what was erased.
+    fn set_open(&mut self, open: Option<Vec<R>>) {
+        if let (Some(matrix), Some(slot)) = (open, self.slots.last()) {
+            self.matrices[slot.place] = matrix;
+        }
+    }
+
     /// Tokens taken in so far.
     pub fn position(&self) -> u64 {
         self.slots.iter().map(|slot| u64::from(slot.n)).sum()
@@ -164,7 +172,7 @@ impl<R: Real> Walk<'_, R> {
             .collect();
         let form = backbone::form(self.config.backbone, &tokens);
         let forced = self.forced_decisions(first, len);
-        let scores = self.scores(&tokens, &form, forced.as_deref());
+        let Scan { scores, open } = self.scores(&tokens, &form, forced.as_deref());
         let (map, slots) = self.compact(&tokens, &form, &scores, forced.as_deref());
 
         let position = self.places.position();
@@ -172,6 +180,7 @@ impl<R: Real> Walk<'_, R> {
         let mut o = output::readout(&form, &self.places.entered(), &weights, self.dims.value_dim);
         output::chunk_output(&form, &tokens, &weights, &mut o);
         self.places = state::chunk_state(&form, &tokens, &self.places, slots);
+        self.places.set_open(open);
 
         self.run.o.extend(o);
         self.run.score.extend(scores);
@@ -194,9 +203,12 @@ impl<R: Real> Walk<'_, R> {
         tokens: &[Token<'_, R>],
         form: &Form<R>,
         forced: Option<&[Decision]>,
-    ) -> Vec<R> {
+    ) -> Scan<R> {
         if self.config.schedule != Schedule::Dynamic {
-            return vec![R::ZERO; form.len];
+            return Scan {
+                scores: vec![R::ZERO; form.len],
+                open: None,
+            };
         }
         let rule = Rule {
             score: Score::new(self.dims, self.config),
@@ -206,10 +218,18 @@ impl<R: Real> Walk<'_, R> {
         };
         let candidates = score::candidates(&rule, form, &score::sums(form, tokens));
         let entered = self.places.entered();
-        let open = entered
-            .last()
-            .map(|open| score::entered(&rule, form, tokens, open));
-        boundary_scan::follow(open.as_ref(), &candidates)
+        let open = entered.last().copied();
+        let candidate = open.map(|open| score::entered(&rule, form, tokens, open));
+        let zeros = vec![R::ZERO; self.dims.state_len()];
+        boundary_scan::follow(candidate.as_ref(), &candidates, |start| {
+            score::measured(
+                &rule,
+                self.config.backbone,
+                tokens,
+                open.unwrap_or(&zeros),
+                start,
+            )
+        })
     }
 
     /// Stage `compact`.

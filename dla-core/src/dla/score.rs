@@ -8,6 +8,46 @@ use crate::vector::square_norm;
 /// The largest score under [`Norm::Rms`]: the distance of two opposite unit vectors.
 pub const CAP: f64 = 2.0;
 
+/// A carried ‖S‖² below this share of [`Erased`] has cancelled.
+pub const CANCELLED: f64 = 1.0 / 64.0;
+
+/// What has been subtracted from a carried ‖S‖² since it was measured, decayed with it: the rounding of these
+/// differences stays in ‖S‖², however small that becomes.
+///
+/// ```
+/// use dla_core::dla::score::Erased;
+/// let mut erased = Erased::default();
+/// erased.transition(0.5, 1.0, 0.5); // a decay subtracts nothing
+/// assert!(!erased.cancels(0.5));
+/// erased.transition(1.0, 0.5, 0.005); // all but a hundredth is erased
+/// assert!(erased.cancels(0.005));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Erased<R>(R);
+
+impl<R: Real> Erased<R> {
+    /// A transition that scales squares by `decay` took ‖S‖² from `before` to `after`.
+    pub fn transition(&mut self, decay: R, before: R, after: R) {
+        self.0 = decay * self.0 + not_negative(decay * before - after);
+    }
+
+    /// A contribution s joined, `cross` = ⟨s, S⟩.
+    pub fn join(&mut self, cross: R) {
+        self.0 += not_negative(-(cross + cross));
+    }
+
+    /// Two states became one, `cross` their inner product.
+    pub fn merge(&mut self, other: Self, cross: R) {
+        self.0 += other.0;
+        self.join(cross);
+    }
+
+    /// True where `state`, carried so far, has lost its digits; never for NaN.
+    pub fn cancels(&self, state: R) -> bool {
+        state < R::from_f64(CANCELLED) * self.0
+    }
+}
+
 /// The scalars that the score needs of a contribution s and an open state S.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Products<R> {

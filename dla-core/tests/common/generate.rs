@@ -193,10 +193,10 @@ pub fn cases(schedules: impl Strategy<Value = Schedule>) -> impl Strategy<Value 
     )
 }
 
-impl Case<f64> {
+impl<S: Real> Case<S> {
     /// The same case at another precision.
     pub fn cast<R: Real>(&self) -> Case<R> {
-        let cast = |values: &[f64]| values.iter().map(|&x| R::from_f64(x)).collect();
+        let cast = |values: &[S]| values.iter().map(|x| R::from_f64(x.to_f64())).collect();
         Case {
             seed: self.seed,
             dims: self.dims,

@@ -158,7 +158,16 @@ impl<R: Real> Case<R> {
             value_dim: file.tensors["v"].shape[3],
             capacity: lambda[3],
         };
-        let word = |name: &str| file.metadata[name].as_str();
+        let word = |name: &str| match file.metadata.get(name) {
+            Some(word) => word.as_str(),
+            None => match name {
+                "schedule" => "dynamic",
+                "norm" => "rms",
+                "merge" => "density",
+                "epsilon" => "1e-12",
+                _ => panic!("the case has no {name}"),
+            },
+        };
         let schedule = match word("schedule") {
             "dynamic" => Schedule::Dynamic,
             "fenwick" => Schedule::Fenwick,

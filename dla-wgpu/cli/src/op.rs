@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dla_core::dla::backward::Gradients;
-use dla_core::{Dims, Output, Result};
+use dla_core::{Dims, Inputs, Output, Result};
 use serde_json::json;
 
 use crate::args::{Global, Op};
@@ -27,6 +27,12 @@ pub fn run(args: &Op, global: &Global) -> Result<Report> {
     let output = engine.forward(&call)?;
     let mut file = outputs(&case.dims, &output);
     if let Some(d_o) = &case.d_o {
+        // The gradients of the run that the file holds, whatever computes them: they follow its decisions.
+        let inputs = Inputs {
+            replay: Some(&output.trace.decisions),
+            ..inputs
+        };
+        let call = case.call(&inputs, args.chunk);
         add_gradients(&mut file, &case, engine.backward(&call, d_o)?);
     }
     let elapsed = start.elapsed();

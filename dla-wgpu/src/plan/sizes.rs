@@ -33,7 +33,7 @@ pub struct WorkspaceBytes {
     /// R_t0, |s_t|² and the next boundary, `[B·H, chunks, 3, C]`, f32; for the delta rule A, β, |k_t|², |s_t|²
     /// and the next boundary, `[B·H, chunks, 5, C]`.
     pub sums: u64,
-    /// The open state during the scan, `[B·H, Dk·Dv + 1]`, f32.
+    /// The open state during the scan and workspace to measure it in, `[B·H, 2·Dk·Dv + 1]`, f32.
     pub open: u64,
     /// Slot map, `[B·H, chunks, C]`, 128 bits each.
     pub slots: u64,
@@ -160,7 +160,7 @@ pub(super) fn workspace(
         decay: cells * c * 4,
         scores: cells * (c * (c - 1) / 2) * 4,
         sums: cells * if delta { 5 } else { 3 } * c * 4,
-        open: sequences * (d + 1) * 4,
+        open: sequences * (2 * d + 1) * 4,
         slots: cells * c * 16,
         entries: sequences * (chunks as u64 + 1) * (k + 1) * 8,
         versions: cells * k * d * float.bytes(),

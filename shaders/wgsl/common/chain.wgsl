@@ -7,14 +7,29 @@ var<workgroup> has_open: u32;
 var<workgroup> stop: u32;                                // first boundary, or the chunk's valid length
 var<workgroup> starts: array<u32, 2>;                    // tokens that open a state, 64 bits
 var<workgroup> carried_from: u32;                        // first token of the state open at the end, CHUNK: it is the entered one
+var<workgroup> cancelled_start: u32;                     // start of a state that must be measured, CHUNK: the entered one; or NO_START
+var<workgroup> measured: array<u32, 2>;                  // tokens whose score lies in entered, 64 bits
 
-// One thread: follows next from the first boundary on.
+const NO_START: u32 = CHUNK + 1u;
+
+// One thread, at a chunk's begin.
+fn begin_chain(valid: u32) {
+    starts = array<u32, 2>();
+    measured = array<u32, 2>();
+    cancelled_start = NO_START;
+    stop = valid;
+}
+
+// One thread: follows next from the first boundary on, to the end or to a state whose |S|^2 cancelled.
 fn follow(valid: u32) {
-    starts[0] = 0u;
-    starts[1] = 0u;
+    cancelled_start = NO_START;
     var p = stop;
     while (p < valid) {
         starts[p / 32u] |= 1u << (p % 32u);
+        if (next[p] > CHUNK) {
+            cancelled_start = p;
+            break;
+        }
         p = next[p];
     }
     carried_from = start_before(valid);
@@ -40,7 +55,7 @@ fn record(sequence: u32, first: u32, cell: u32, t: u32) {
     let p = start_before(t);
     var i = 0.0;
     var boundary = true;
-    if (p < CHUNK) {
+    if (p < CHUNK && (measured[t / 32u] & (1u << (t % 32u))) == 0u) {
         i = scores[cell * PAIRS + pair(t, p)];
         boundary = decide(sequence, first + t, i);
     } else if (has_open != 0u || t > 0u) {

@@ -29,6 +29,24 @@ fn score(s2: f32, n2: f32, c: f32) -> f32 {
     return select(i, 2.0, RMS && !non_finite(i) && i > 2.0);
 }
 
+// Twin of dla-core's Erased: what was subtracted from a carried |S|^2 since it was measured, decayed with it.
+const CANCELLED: f32 = 0.015625;
+
+// A transition took |S|^2 from `before` to `after`.
+fn erased_by(erased: f32, decay: f32, before: f32, after: f32) -> f32 {
+    return decay * erased + square_of(decay * before - after);
+}
+
+// A token joined.
+fn erased_joining(erased: f32, c: f32) -> f32 {
+    return erased + square_of(-2.0 * c);
+}
+
+// True where n2, carried so far, has lost its digits.
+fn cancels(n2: f32, erased: f32) -> bool {
+    return !non_finite(n2) && n2 < CANCELLED * erased;
+}
+
 // |S|^2 after the token joined.
 fn joined_norm(n2: f32, c: f32, s2: f32) -> f32 {
     return square_of(n2 + 2.0 * c + s2);

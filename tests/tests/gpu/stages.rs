@@ -127,9 +127,14 @@ impl<'a> Walk<'a> {
         let candidates = score::candidates(&rule, form, &score::sums(form, tokens));
         self.score(chunk, &candidates);
         let entered = chunk.entered.entered();
-        let open = entered.last();
-        let open = open.map(|open| score::entered(&rule, form, tokens, open));
-        let scores = boundary_scan::follow(open.as_ref(), &candidates);
+        let open = entered.last().copied();
+        let candidate = open.map(|open| score::entered(&rule, form, tokens, open));
+        let zeros = vec![0.0; dims.state_len()];
+        let scan = boundary_scan::follow(candidate.as_ref(), &candidates, |start| {
+            let open = open.unwrap_or(&zeros);
+            score::measured(&rule, config.backbone, tokens, open, start)
+        });
+        let scores = scan.scores;
         let mut compactor = Compactor::new(dims, config, self.tau, &chunk.entered);
         scores.iter().for_each(|&score| compactor.step(score, None));
         let (map, slots) = compactor.finish();
@@ -214,7 +219,8 @@ impl<'a> Walk<'a> {
         let ss: Vec<f64> = chunk.form.steps.iter().map(|step| step.ss).collect();
         let at = squares * CHUNK;
         self.near(chunk, "sums", at..at + ss.len(), rows * CHUNK, &ss);
-        let next: Vec<f64> = candidates.iter().map(|c| c.next as f64).collect();
+        let next = |c: &Candidate<f64>| (c.next + usize::from(c.cancelled) * CHUNK) as f64;
+        let next: Vec<f64> = candidates.iter().map(next).collect();
         let at = (rows - 1) * CHUNK;
         self.near(chunk, "sums", at..at + next.len(), rows * CHUNK, &next);
         let pairs = CHUNK * (CHUNK - 1) / 2;

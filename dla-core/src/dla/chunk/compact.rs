@@ -3,14 +3,16 @@
 use super::Places;
 use super::score::probe;
 use crate::backbone::form::Step;
-use crate::backbone::{Form, Token};
-use crate::config::{Config, MergeCost, Schedule};
+use crate::backbone::{self, Form, Token};
+use crate::config::{Backbone, Config, MergeCost, Schedule};
 use crate::decisions::Decision;
 use crate::dims::Dims;
 use crate::dla::readout::weight_index;
+use crate::dla::score::Erased;
 use crate::dla::{boundary, compact};
 use crate::real::Real;
-use crate::vector::dot;
+use crate::vector::{add_scaled, dot, square_norm};
+use std::ops::Range;
 
 /// A live state's scalars.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +72,7 @@ impl SlotMap {
 pub struct Compactor<'a, R> {
     schedule: Schedule,
     cost: MergeCost,
+    backbone: Backbone,
     capacity: usize,
     tau: R,
     slots: Vec<Slot<R>>,
@@ -91,6 +94,7 @@ impl<'a, R: Real> Compactor<'a, R> {
         Self {
             schedule: config.schedule,
             cost: config.merge,
+            backbone: config.backbone,
             capacity: dims.capacity,
             tau,
             slots,
@@ -106,7 +110,7 @@ impl<'a, R: Real> Compactor<'a, R> {
 
     /// Carries the states' inner products along, for the cost `ward`.
     pub fn measure(&mut self, form: &'a Form<R>, tokens: &'a [Token<'a, R>], entered: &[&'a [R]]) {
-        self.moments = Some(Moments::new(form, tokens, entered));
+        self.moments = Some(Moments::new(self.backbone, form, tokens, entered));
     }
 
     /// One token of score `score`; a `forced` decision wins over the rule.
@@ -192,54 +196,113 @@ impl<'a, R: Real> Compactor<'a, R> {
     }
 }
 
-/// Inner products of the live states, carried over the tokens without their matrices.
+/// Inner products of the live states, carried over the tokens without their matrices until one cancels.
 #[derive(Clone, Debug)]
 struct Moments<'a, R> {
+    backbone: Backbone,
     form: &'a Form<R>,
     tokens: &'a [Token<'a, R>],
     entered: Vec<&'a [R]>,
     /// ⟨S_i, S_j⟩ in time order.
     gram: Vec<Vec<R>>,
+    /// What each ‖S_i‖² has lost.
+    erased: Vec<Erased<R>>,
     /// ⟨s, S_i⟩ of the current token.
     cross: Vec<R>,
+    /// The states themselves, from the token on where a ‖S_i‖² cancelled; the products above are out of use then.
+    matrices: Option<Vec<Vec<R>>>,
 }
 
 impl<'a, R: Real> Moments<'a, R> {
-    fn new(form: &'a Form<R>, tokens: &'a [Token<'a, R>], entered: &[&'a [R]]) -> Self {
+    fn new(
+        backbone: Backbone,
+        form: &'a Form<R>,
+        tokens: &'a [Token<'a, R>],
+        entered: &[&'a [R]],
+    ) -> Self {
         let row = |a: &&[R]| entered.iter().map(|b| dot(a, b)).collect();
         Self {
+            backbone,
             form,
             tokens,
             entered: entered.to_vec(),
             gram: entered.iter().map(row).collect(),
+            erased: vec![Erased::default(); entered.len()],
             cross: Vec::new(),
+            matrices: None,
         }
     }
 
     /// Token `t`'s transition: `⟨S_i, S_j⟩ ← decay · (⟨S_i, S_j⟩ + erase · x_i·x_j)`.
     fn transition(&mut self, t: usize, slots: &[Slot<R>]) {
+        if let Some(matrices) = &mut self.matrices {
+            for matrix in matrices {
+                backbone::transition(self.backbone, &self.tokens[t], matrix);
+            }
+            return;
+        }
         let Step {
             decay,
             erase,
             cross,
             ..
         } = self.form.steps[t];
-        let sources = self.entered.len() + t;
-        let ends = slots.iter().skip(1).map(|slot| slot.first).chain([sources]);
-        let read = |(slot, end): (&Slot<R>, usize)| {
-            probe(self.form, self.tokens, &self.entered, t, slot.first..end)
-        };
-        let x: Vec<Vec<R>> = slots.iter().zip(ends).map(read).collect();
-        for (row, x_i) in self.gram.iter_mut().zip(&x) {
+        let spans = self.spans(t, slots);
+        let read = |span| probe(self.form, self.tokens, &self.entered, t, span);
+        let x: Vec<Vec<R>> = spans.iter().cloned().map(read).collect();
+        let mut cancelled = false;
+        for (i, (row, x_i)) in self.gram.iter_mut().zip(&x).enumerate() {
+            let before = row[i];
             for (value, x_j) in row.iter_mut().zip(&x) {
                 *value = decay * (*value + erase * dot(x_i, x_j));
             }
+            self.erased[i].transition(decay, before, row[i]);
+            cancelled |= self.erased[i].cancels(row[i]);
         }
         self.cross = x.iter().map(|x| cross * dot(x, self.tokens[t].v)).collect();
+        if cancelled {
+            let matrix = |span| self.matrix(t, span);
+            self.matrices = Some(spans.into_iter().map(matrix).collect());
+        }
+    }
+
+    /// The sources of every state before token `t` is written.
+    fn spans(&self, t: usize, slots: &[Slot<R>]) -> Vec<Range<usize>> {
+        let sources = self.entered.len() + t;
+        let ends = slots.iter().skip(1).map(|slot| slot.first).chain([sources]);
+        slots
+            .iter()
+            .zip(ends)
+            .map(|(slot, end)| slot.first..end)
+            .collect()
+    }
+
+    /// The sum of the sources `span` after the transition of token `t`, by the recurrence.
+    fn matrix(&self, t: usize, span: Range<usize>) -> Vec<R> {
+        let count = self.entered.len();
+        let size = self.tokens[t].k.len() * self.tokens[t].v.len();
+        let (mut matrix, mut s) = (vec![R::ZERO; size], vec![R::ZERO; size]);
+        for entered in &self.entered[span.start.min(count)..span.end.min(count)] {
+            add_scaled(&mut matrix, R::ONE, entered);
+        }
+        for (j, token) in self.tokens.iter().enumerate().take(t + 1) {
+            backbone::transition(self.backbone, token, &mut matrix);
+            if span.contains(&(count + j)) {
+                backbone::contribution(self.backbone, token, &mut s);
+                add_scaled(&mut matrix, R::ONE, &s);
+            }
+        }
+        matrix
     }
 
     /// The pair `at`, `at + 1` becomes one.
     fn merge(&mut self, at: usize) {
+        if let Some(matrices) = &mut self.matrices {
+            let younger = matrices.remove(at + 1);
+            add_scaled(&mut matrices[at], R::ONE, &younger);
+            return;
+        }
+        let inner = self.gram[at][at + 1];
         let younger = self.gram.remove(at + 1);
         for (value, added) in self.gram[at].iter_mut().zip(younger) {
             *value += added;
@@ -250,27 +313,50 @@ impl<'a, R: Real> Moments<'a, R> {
         }
         let added = self.cross.remove(at + 1);
         self.cross[at] += added;
+        let younger = self.erased.remove(at + 1);
+        self.erased[at].merge(younger, inner);
     }
 
     /// Token `t`'s contribution enters the newest state or a new one.
     fn write(&mut self, t: usize, opens: bool) {
+        if let Some(matrices) = &mut self.matrices {
+            let size = self.tokens[t].k.len() * self.tokens[t].v.len();
+            let mut s = vec![R::ZERO; size];
+            backbone::contribution(self.backbone, &self.tokens[t], &mut s);
+            match matrices.last_mut() {
+                Some(open) if !opens => add_scaled(open, R::ONE, &s),
+                _ => matrices.push(s),
+            }
+            return;
+        }
         if opens || self.gram.is_empty() {
             for row in &mut self.gram {
                 row.push(R::ZERO);
             }
             self.gram.push(vec![R::ZERO; self.gram.len() + 1]);
             self.cross.push(R::ZERO);
+            self.erased.push(Erased::default());
         }
         let open = self.gram.len() - 1;
         for (i, &cross) in self.cross.iter().enumerate() {
             self.gram[i][open] += cross;
             self.gram[open][i] += cross;
         }
+        self.erased[open].join(self.cross[open]);
         self.gram[open][open] += self.form.steps[t].ss;
     }
 
     fn ward(&self, at: usize, n: [u32; 2]) -> R {
-        let squares = [self.gram[at][at], self.gram[at + 1][at + 1]];
-        compact::ward(n, squares, self.gram[at][at + 1])
+        match &self.matrices {
+            Some(matrices) => {
+                let (older, younger) = (&matrices[at], &matrices[at + 1]);
+                let squares = [square_norm(older), square_norm(younger)];
+                compact::ward(n, squares, dot(older, younger))
+            }
+            None => {
+                let squares = [self.gram[at][at], self.gram[at + 1][at + 1]];
+                compact::ward(n, squares, self.gram[at][at + 1])
+            }
+        }
     }
 }

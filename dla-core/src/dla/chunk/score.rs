@@ -3,16 +3,16 @@
 //! A state that opens at token p of the chunk holds the tokens from p on, so all candidates p are
 //! measured at once, from masked Gram sums, before it is known which of them come true.
 //!
-//! The delta rule subtracts inside ‖S‖²: where a key repeats, all but (1 − β‖k‖²)² of a state may be
-//! erased at once, and the rest has a relative error of the precision over (1 − β‖k‖²)². In `f32`
-//! with keys that repeat exactly, scores are off by 1e-4 at β = 0.9, by 1e-2 at β = 0.99, and
-//! meaningless from β = 0.999 on; the recurrence, which measures matrices, is not affected.
+//! ‖S‖² is carried as a scalar, which subtracts where a state is erased or cancelled. A candidate whose
+//! ‖S‖² has cancelled ([`Erased::cancels`]) stops there as `cancelled`, and [`boundary_scan`](super::boundary_scan)
+//! measures that state from its matrix instead ([`measured`]).
 
 use crate::backbone::form::Step;
-use crate::backbone::{Form, Token};
+use crate::backbone::{self, Form, Token};
+use crate::config::Backbone;
 use crate::decisions::Decision;
 use crate::dla::boundary;
-use crate::dla::score::{Products, Score};
+use crate::dla::score::{Erased, Products, Score};
 use crate::real::Real;
 use crate::vector::{add_scaled, dot, row_product, square_norm};
 
@@ -64,8 +64,11 @@ pub struct Candidate<R> {
     pub from: usize,
     /// Scores of the tokens from `from` to `next`, `next` included where it lies in the chunk.
     pub scores: Vec<R>,
-    /// The token that opens the next state; the chunk's length where none does.
+    /// The token that opens the next state; the chunk's length where none does. If `cancelled`, the first
+    /// token without a score.
     pub next: usize,
+    /// ‖S‖² cancelled at token `next`: scores from there on need the matrix.
+    pub cancelled: bool,
 }
 
 /// The masked Gram sums of every candidate start p, `[len]`: `x_t = Σ_{p≤j<t} probe_tj v_j`.
@@ -135,7 +138,54 @@ pub fn probe<R: Real>(
     x
 }
 
-/// Carries ‖S‖² from token `from` on, scoring each token, until one opens a state.
+/// A candidate from its matrix, and where that ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured<R> {
+    /// The candidate, not cancelled.
+    pub candidate: Candidate<R>,
+    /// The state after the last of its tokens, `[key_dim, value_dim]`.
+    pub state: Vec<R>,
+}
+
+/// The scores against an open state from its matrix, token by token as the recurrence measures them, until one opens
+/// a state: `start` is the chunk's token that opened it, `None` for the state the chunk began with, `open`.
+pub fn measured<R: Real>(
+    rule: &Rule<'_, R>,
+    backbone: Backbone,
+    tokens: &[Token<'_, R>],
+    open: &[R],
+    start: Option<usize>,
+) -> Measured<R> {
+    let mut state = open.to_vec();
+    let mut s = vec![R::ZERO; state.len()];
+    if let Some(start) = start {
+        backbone::contribution(backbone, &tokens[start], &mut state);
+    }
+    let from = start.map_or(0, |start| start + 1);
+    let mut scores = Vec::new();
+    let mut next = tokens.len();
+    for (t, token) in tokens.iter().enumerate().skip(from) {
+        let before = state.clone();
+        backbone::transition(backbone, token, &mut state);
+        backbone::contribution(backbone, token, &mut s);
+        let score = rule.score.of_matrices(&s, &state);
+        scores.push(score);
+        if rule.restarts && rule.opens(t, score) {
+            (next, state) = (t, before);
+            break;
+        }
+        add_scaled(&mut state, R::ONE, &s);
+    }
+    let candidate = Candidate {
+        from,
+        scores,
+        next,
+        cancelled: false,
+    };
+    Measured { candidate, state }
+}
+
+/// Carries ‖S‖² from token `from` on, scoring each token, until one opens a state or ‖S‖² cancels.
 fn scan<R: Real>(
     rule: &Rule<'_, R>,
     steps: &[Step<R>],
@@ -143,7 +193,13 @@ fn scan<R: Real>(
     from: usize,
     mut state: R,
 ) -> Candidate<R> {
-    let mut scores = Vec::new();
+    let mut erased = Erased::default();
+    let mut candidate = Candidate {
+        from,
+        scores: Vec::new(),
+        next: steps.len(),
+        cancelled: false,
+    };
     for t in from..steps.len() {
         let step = steps[t];
         let products = Products {
@@ -151,14 +207,19 @@ fn scan<R: Real>(
             state: step.decay * (state + step.erase * sums.square[t]),
             cross: step.cross * sums.cross[t],
         };
+        erased.transition(step.decay, state, products.state);
+        if erased.cancels(products.state) {
+            (candidate.next, candidate.cancelled) = (t, true);
+            break;
+        }
         let score = rule.score.of_products(products);
-        scores.push(score);
+        candidate.scores.push(score);
         if rule.restarts && rule.opens(t, score) {
-            let next = t;
-            return Candidate { from, scores, next };
+            candidate.next = t;
+            break;
         }
         state = products.joined();
+        erased.join(products.cross);
     }
-    let next = steps.len();
-    Candidate { from, scores, next }
+    candidate
 }
