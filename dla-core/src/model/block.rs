@@ -12,6 +12,7 @@ use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::silu;
 use crate::nn::{Linear, RmsNorm};
+use crate::parallel::{EXPONENTIAL, map_values};
 
 /// A block of the model.
 #[derive(Clone, Debug)]
@@ -114,7 +115,7 @@ impl Mlp {
         let x = self.norm.forward(x);
         let mut y = self.gate.forward(&x);
         let up = self.up.forward(&x);
-        y.iter_mut().zip(&up).for_each(|(y, up)| *y = silu(*y) * up);
+        map_values(&mut y, EXPONENTIAL, |i, y| silu(y) * up[i]);
         self.down.forward(&y)
     }
 }

@@ -3,6 +3,7 @@
 use super::tensors::ConvolvedTensors;
 use crate::nn::activation::silu;
 use crate::nn::{CausalConv, Linear};
+use crate::parallel::{EXPONENTIAL, map_values};
 
 /// A projection, a convolution, SiLU.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ impl ConvolvedProjection {
     /// `x` `[tokens, hidden]` to `[tokens, rows]`; `state` is the convolution's.
     pub(super) fn forward(&self, x: &[f32], state: &mut Vec<f32>) -> Vec<f32> {
         let mut y = self.conv.forward(&self.projection.forward(x), state);
-        y.iter_mut().for_each(|y| *y = silu(*y));
+        map_values(&mut y, EXPONENTIAL, |_, y| silu(y));
         y
     }
 }

@@ -9,6 +9,7 @@ use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::{silu, softplus};
 use crate::nn::{CausalConv, Linear, RmsNorm};
+use crate::parallel::{EXPONENTIAL, map_values};
 
 /// A Mamba-2 mixer: one projection to z, x, B, C and Δ; a convolution over x, B, C; the operator
 /// with k = B, q = C, v = Δ·x, g = Δ·A; the skip D·x; a gated norm by group; a projection back.
@@ -72,7 +73,7 @@ impl Mamba2 {
     ) -> Result<(Vec<f32>, Seen)> {
         let mut split = self.split(&self.in_proj.forward(x));
         let mut xbc = self.conv.forward(&split.xbc, &mut state.conv[0]);
-        xbc.iter_mut().for_each(|x| *x = silu(*x));
+        map_values(&mut xbc, EXPONENTIAL, |_, x| silu(x));
         self.step_sizes(&mut split.dt);
         let (values, arrays) = self.arrays(&xbc, &split.dt);
         let (mut y, seen) = self.operator.forward(x, &arrays, state, replay)?;

@@ -38,7 +38,8 @@ impl Attention {
     pub fn forward<R: Real>(&self, q: &[R], k: &[R], v: &[R]) -> Vec<R> {
         let before = (k.len() - q.len()) / self.row();
         let mut o = vec![R::ZERO; q.len()];
-        for_rows(&mut o, self.width, |index, o| {
+        let cost = q.len() * (k.len() / self.row());
+        for_rows(&mut o, self.width, cost, |index, o| {
             let (t, head) = (index / self.heads, index % self.heads);
             let q = &q[index * self.width..][..self.width];
             let weights = self.weights(q, k, head, before + t + 1);

@@ -1,5 +1,6 @@
 //! A causal convolution of each channel by itself, its last inputs carried from call to call.
 
+use crate::parallel::for_rows;
 use crate::real::Real;
 
 /// A depthwise causal convolution.
@@ -19,6 +20,8 @@ pub struct CausalConv<R = f32> {
     channels: usize,
     width: usize,
     weight: Vec<R>,
+    /// The same, `[width, channels]`: what all channels of a token do together lies together.
+    taps: Vec<R>,
     bias: Option<Vec<R>>,
 }
 
@@ -38,9 +41,11 @@ impl<R: Real> CausalConv<R> {
     /// newest input's weight last, and `bias` `[channels]`.
     pub fn new(channels: usize, weight: Vec<R>, bias: Option<Vec<R>>) -> Self {
         let width = weight.len() / channels;
+        let tap = |i: usize| weight[i % channels * width + i / channels];
         Self {
             channels,
             width,
+            taps: (0..weight.len()).map(tap).collect(),
             weight,
             bias,
         }
@@ -57,14 +62,15 @@ impl<R: Real> CausalConv<R> {
         let kept = state.len();
         state.extend_from_slice(x);
         let mut y = self.start(x.len() / c);
-        for (t, y) in y.chunks_exact_mut(c).enumerate() {
-            for j in 0..self.width {
-                let input = &state[(t + j) * c..][..c];
-                for ch in 0..c {
-                    y[ch] += self.weight[ch * self.width + j] * input[ch];
+        let (inputs, cost) = (&state[..], x.len().saturating_mul(self.width));
+        for_rows(&mut y, c, cost, |t, y| {
+            for (j, tap) in self.taps.chunks_exact(c).enumerate() {
+                let input = &inputs[(t + j) * c..][..c];
+                for ((y, &tap), &input) in y.iter_mut().zip(tap).zip(input) {
+                    *y += tap * input;
                 }
             }
-        }
+        });
         state.drain(..state.len() - kept);
         y
     }

@@ -5,8 +5,10 @@ use crate::parallel::for_rows;
 use crate::real::Real;
 use crate::vector::add_scaled;
 
-/// Outputs that one piece of work computes where there is a single row.
+/// Outputs that one piece of work computes where there is a single row; a multiple of [`GROUP`].
 const BLOCK: usize = 64;
+/// Products with a common factor that are computed side by side.
+const GROUP: usize = 4;
 
 /// A linear map with an optional bias.
 ///
@@ -57,14 +59,15 @@ impl<R: Real> Linear<R> {
     pub fn backward(&self, x: &[R], d_y: &[R]) -> LinearGradients<R> {
         let outputs = self.weight.len() / self.inputs;
         let mut d_x = vec![R::ZERO; x.len()];
-        for_rows(&mut d_x, self.inputs, |row, d_x| {
+        let cost = d_y.len() * self.inputs;
+        for_rows(&mut d_x, self.inputs, cost, |row, d_x| {
             let weights = self.weight.chunks_exact(self.inputs);
             for (weights, &d_y) in weights.zip(&d_y[row * outputs..]) {
                 add_scaled(d_x, d_y, weights);
             }
         });
         let mut d_weight = vec![R::ZERO; self.weight.len()];
-        for_rows(&mut d_weight, self.inputs, |output, d_weight| {
+        for_rows(&mut d_weight, self.inputs, cost, |output, d_weight| {
             for (row, x) in x.chunks_exact(self.inputs).enumerate() {
                 add_scaled(d_weight, d_y[row * outputs + output], x);
             }
@@ -92,34 +95,65 @@ fn column_sums<R: Real>(x: &[R], width: usize) -> Vec<R> {
 }
 
 /// `x Wᵀ`, `x` `[rows, inputs]`, `weight` `[outputs, inputs]`.
+///
+/// Every number is one [`dots`] of a row and a row of weights, however the work is cut.
 fn product<R: Real>(x: &[R], weight: &[R], inputs: usize) -> Vec<R> {
     let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
     let mut y = vec![R::ZERO; rows * outputs];
-    let block = if rows == 1 { BLOCK } else { outputs };
-    for_rows(&mut y, block, |index, out| {
-        let (row, first) = match rows {
-            1 => (x, index * block),
-            _ => (&x[index * inputs..][..inputs], 0),
-        };
-        let weights = weight[first * inputs..].chunks_exact(inputs);
-        for (y, weights) in out.iter_mut().zip(weights) {
-            *y = dot(row, weights);
-        }
-    });
+    let cost = outputs * inputs;
+    if rows == 1 {
+        for_rows(&mut y, BLOCK, cost, |index, y| {
+            let weights = &weight[index * BLOCK * inputs..];
+            for (y, weights) in y.chunks_mut(GROUP).zip(weights.chunks(GROUP * inputs)) {
+                row_group(x, weights, inputs, y);
+            }
+        });
+    } else {
+        for_rows(&mut y, GROUP * outputs, rows * cost, |index, y| {
+            let x = &x[index * GROUP * inputs..];
+            let x = &x[..x.len().min(GROUP * inputs)];
+            for (output, weights) in weight.chunks_exact(inputs).enumerate() {
+                let mut sums = [R::ZERO; GROUP];
+                row_group(weights, x, inputs, &mut sums[..x.len() / inputs]);
+                for (y, sum) in y.chunks_exact_mut(outputs).zip(sums) {
+                    y[output] = sum;
+                }
+            }
+        });
+    }
     y
 }
 
-/// ⟨a, b⟩ in eight partial sums, which the compiler can keep in one register.
-fn dot<R: Real>(a: &[R], b: &[R]) -> R {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let mut sums = [R::ZERO; 8];
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..8 {
-            sums[i] += a[i] * b[i];
+/// The products of `shared` with each of at most [`GROUP`] rows of `rows`.
+fn row_group<R: Real>(shared: &[R], rows: &[R], inputs: usize, out: &mut [R]) {
+    if out.len() == GROUP {
+        let row = |i: usize| &rows[i * inputs..(i + 1) * inputs];
+        out.copy_from_slice(&dots(shared, [row(0), row(1), row(2), row(3)]));
+    } else {
+        for (out, row) in out.iter_mut().zip(rows.chunks_exact(inputs)) {
+            [*out] = dots(shared, [row]);
         }
     }
-    let rest: R = a_rest.iter().zip(b_rest).map(|(&a, &b)| a * b).sum();
-    sums.iter().copied().sum::<R>() + rest
+}
+
+/// ⟨a, b⟩ for each b, in eight partial sums each: those of several b have no order among them, so that a processor
+/// works on all at the same time.
+fn dots<R: Real, const N: usize>(a: &[R], b: [&[R]; N]) -> [R; N] {
+    let (a, a_rest) = a.as_chunks::<8>();
+    let b = b.map(|b| b.as_chunks::<8>());
+    let mut sums = [[R::ZERO; 8]; N];
+    for (at, a) in a.iter().enumerate() {
+        for n in 0..N {
+            let b = &b[n].0[at];
+            for i in 0..8 {
+                sums[n][i] += a[i] * b[i];
+            }
+        }
+    }
+    std::array::from_fn(|n| {
+        let rest: R = a_rest.iter().zip(b[n].1).map(|(&a, &b)| a * b).sum();
+        sums[n].iter().copied().sum::<R>() + rest
+    })
 }
 
 #[cfg(test)]
@@ -150,7 +184,7 @@ mod tests {
         let number = |i: usize| (i * 7 % 13) as f32 - 6.0;
         let weight: Vec<f32> = (0..inputs * outputs).map(number).collect();
         let bias: Vec<f32> = (0..outputs).map(number).collect();
-        let x: Vec<f32> = (0..3 * inputs).map(number).collect();
+        let x: Vec<f32> = (0..7 * inputs).map(number).collect();
         let linear = Linear::new(inputs, weight.clone(), Some(bias.clone()));
         let many = linear.forward(&x);
         for (row, many) in x.chunks(inputs).zip(many.chunks(outputs)) {

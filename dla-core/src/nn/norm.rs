@@ -1,6 +1,7 @@
 //! Root-mean-square norms, and the norm of L2.
 
 use super::activation::{silu, silu_slope};
+use crate::parallel::{EXPONENTIAL, for_rows};
 use crate::real::Real;
 use crate::vector::{dot, square_norm};
 
@@ -58,24 +59,33 @@ impl<R: Real> RmsNorm<R> {
     /// `x` `[rows, width]` to the same shape.
     pub fn forward(&self, x: &[R]) -> Vec<R> {
         let mut y = x.to_vec();
-        self.normalise(&mut y);
+        self.rows(&mut y, 2, |_, y| self.normalise_row(y));
         y
     }
 
     /// The gate first, as in Mamba-2: the norm of `x · SiLU(gate)`, both `[rows, width]`.
     pub fn gate_first(&self, x: &[R], gate: &[R]) -> Vec<R> {
-        let gated = x.iter().zip(gate).map(|(&x, &gate)| x * silu(gate));
-        let mut y: Vec<R> = gated.collect();
-        self.normalise(&mut y);
+        let (mut y, width) = (x.to_vec(), self.weight.len());
+        self.rows(&mut y, EXPONENTIAL, |row, y| {
+            let gate = &gate[row * width..];
+            y.iter_mut()
+                .zip(gate)
+                .for_each(|(y, &gate)| *y *= silu(gate));
+            self.normalise_row(y);
+        });
         y
     }
 
     /// The norm first, as in Gated DeltaNet: `norm(x) · SiLU(gate)`, both `[rows, width]`.
     pub fn norm_first(&self, x: &[R], gate: &[R]) -> Vec<R> {
-        let mut y = self.forward(x);
-        y.iter_mut()
-            .zip(gate)
-            .for_each(|(y, &gate)| *y *= silu(gate));
+        let (mut y, width) = (x.to_vec(), self.weight.len());
+        self.rows(&mut y, EXPONENTIAL, |row, y| {
+            self.normalise_row(y);
+            let gate = &gate[row * width..];
+            y.iter_mut()
+                .zip(gate)
+                .for_each(|(y, &gate)| *y *= silu(gate));
+        });
         y
     }
 
@@ -140,13 +150,17 @@ impl<R: Real> RmsNorm<R> {
         }
     }
 
-    fn normalise(&self, x: &mut [R]) {
-        for row in x.chunks_exact_mut(self.weight.len()) {
-            let groups = row.chunks_exact_mut(self.group);
-            for (x, weight) in groups.zip(self.weight.chunks_exact(self.group)) {
-                let scale = self.scale(x);
-                x.iter_mut().zip(weight).for_each(|(x, &w)| *x *= scale * w);
-            }
+    /// Calls `change(row, values)` for every row, each value costing about `cost` multiply-adds.
+    fn rows(&self, y: &mut [R], cost: usize, change: impl Fn(usize, &mut [R]) + Sync) {
+        let cost = y.len().saturating_mul(cost);
+        for_rows(y, self.weight.len(), cost, change);
+    }
+
+    fn normalise_row(&self, row: &mut [R]) {
+        let groups = row.chunks_exact_mut(self.group);
+        for (x, weight) in groups.zip(self.weight.chunks_exact(self.group)) {
+            let scale = self.scale(x);
+            x.iter_mut().zip(weight).for_each(|(x, &w)| *x *= scale * w);
         }
     }
 
