@@ -96,6 +96,14 @@ impl Trace {
         }
     }
 
+    /// Adds what was measured and decided on the tokens that follow, of a single sequence.
+    pub fn append(&mut self, more: &Self) {
+        self.score.extend_from_slice(&more.score);
+        self.decisions.append(&more.decisions);
+        self.count.extend_from_slice(&more.count);
+        self.non_finite += more.non_finite;
+    }
+
     /// Adds what was measured and decided at one more token of one more head of a single sequence, and the live
     /// states after it.
     pub fn push(&mut self, score: f32, decision: Decision, count: usize) {

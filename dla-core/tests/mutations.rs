@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::generate::{self, Random};
 use common::golden;
 use dla_core::checkpoint::Checkpoint;
+use dla_core::model::Rows;
 use dla_core::{Backbone, Config, Dims, Model, Schedule, Session};
 
 /// The system's allocator, which notes the largest request.
@@ -212,7 +213,8 @@ fn model_sessions_of(random: &mut Random, name: &str, config: &str, weights: &[u
         .and_then(|checkpoint| checkpoint.model())
         .expect("a golden model");
     let mut session = model.session();
-    model.prefill(&mut session, &[1, 2, 3]).expect("three ids");
+    let prompt = model.prefill(&mut session, &[1, 2, 3], Rows::Last);
+    prompt.expect("three ids");
     let good = session.save();
     LARGEST.store(0, Ordering::Relaxed);
     for round in 0..1000 {

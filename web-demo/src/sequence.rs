@@ -1,6 +1,7 @@
 //! One sequence with the book of its states.
 
-use dla_core::model::{Call, ModelSession, Reply, Rows};
+use dla_core::model::{Call, ModelSession, ModelSnapshot, Reply, Rows, SLICE, Slices};
+use dla_core::nn::embedding::check_ids;
 use dla_core::trace::ledger::{Event, Ledger, LiveState};
 use dla_core::{Error, Result};
 use dla_wgpu::model::{Batch, Wanted};
@@ -14,6 +15,9 @@ use crate::saved;
 /// Ids before a text that its characters may depend on.
 const REACH: usize = 8;
 
+/// Slices that are taken in by one run of the model where their logits are not wanted.
+const UNITS: usize = 16;
+
 /// What a call tells beside scores and events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
@@ -21,6 +25,27 @@ pub(crate) struct Asked {
     pub(crate) bits: bool,
     /// How the last token read the states.
     pub(crate) lambda: bool,
+}
+
+/// What the slices of a call gave.
+#[derive(Debug, Default)]
+struct Fed {
+    /// `[tokens, layers, heads]`.
+    scores: Vec<f32>,
+    /// Rows of five.
+    events: Vec<u32>,
+    /// `[tokens]`.
+    bits: Vec<f32>,
+    /// Of the last token, by layer.
+    lambda: Vec<Vec<f32>>,
+}
+
+/// A sequence of the CPU before a call.
+#[derive(Debug)]
+struct Moment {
+    session: ModelSnapshot,
+    books: Vec<Ledger>,
+    logits: Vec<f32>,
 }
 
 /// A sequence where its model runs.
@@ -90,7 +115,8 @@ impl Sequence {
     /// Takes `ids` in; tells what every layer and head did with them and what is `asked`.
     ///
     /// # Errors
-    /// Those of the model's run. A device's failure leaves a sequence that must be reset or restored.
+    /// Those of the model's run; nothing is taken in then. A device's failure leaves a sequence that must be reset or
+    /// restored.
     pub(crate) async fn feed(
         &mut self,
         model: &Loaded,
@@ -98,39 +124,86 @@ impl Sequence {
         asked: Asked,
     ) -> Result<Object> {
         self.check()?;
-        let reply = match self.run(model, ids, asked).await {
-            Err(error) => {
-                self.broken = error.is_device();
+        check_ids(ids, model.config.vocabulary)?;
+        let (first, before) = (self.position(), self.moment());
+        let mut fed = Fed::default();
+        // A slice's logits and traces are read before the next one runs, so memory does not grow with all of them.
+        let mut slices = Slices::new(ids, SLICE);
+        let units = if asked.bits { 1 } else { UNITS };
+        while let Some(slice) = slices.take(units) {
+            if let Err(error) = self.take(model, slice, asked, &mut fed).await {
+                self.broken = error.is_device() || (before.is_none() && self.position() > first);
+                self.go_back(before);
                 return Err(error);
             }
-            Ok(reply) => reply,
-        };
-        let piece = self.follow(model, ids, &reply)?;
-        let vocabulary = model.config.vocabulary;
+        }
+        self.recent.extend(ids);
+        self.recent.drain(..self.recent.len().saturating_sub(REACH));
+        let (layers, heads) = (model.config.layers, model.config.dims().heads);
+        let piece = object([
+            ("first", (first as f64).into()),
+            ("tokens", ids.len().into()),
+            ("layers", layers.into()),
+            ("heads", heads.into()),
+            ("ids", Uint32Array::from(ids).into()),
+            ("scores", Float32Array::from(&fed.scores[..]).into()),
+            ("events", Uint32Array::from(&fed.events[..]).into()),
+        ]);
         if asked.bits {
-            let before = self.logits.chunks_exact(vocabulary);
-            let rows = before.chain(reply.logits.chunks_exact(vocabulary));
-            let missing = usize::from(self.logits.is_empty());
-            let known = ids
-                .iter()
-                .skip(missing)
-                .zip(rows)
-                .map(|(&id, row)| worth(row, id));
-            let bits: Vec<f32> = std::iter::repeat_n(f32::NAN, missing.min(ids.len()))
-                .chain(known)
-                .collect();
-            set(&piece, "bits", Float32Array::from(&bits[..]).into());
+            set(&piece, "bits", Float32Array::from(&fed.bits[..]).into());
         }
         if asked.lambda && !ids.is_empty() {
-            let lambda = reply.lambda.concat();
+            let lambda = fed.lambda.concat();
             set(&piece, "lambda", Float32Array::from(&lambda[..]).into());
+        }
+        Ok(piece)
+    }
+
+    /// Takes a slice in and adds what it gives to `fed`.
+    async fn take(
+        &mut self,
+        model: &Loaded,
+        slice: &[u32],
+        asked: Asked,
+        fed: &mut Fed,
+    ) -> Result<()> {
+        let reply = self.run(model, slice, asked).await?;
+        self.follow(model, slice.len(), &reply, fed)?;
+        let vocabulary = model.config.vocabulary;
+        if asked.bits {
+            if self.logits.is_empty() {
+                fed.bits.push(f32::NAN);
+            }
+            let before = self.logits.chunks_exact(vocabulary);
+            let rows = before.chain(reply.logits.chunks_exact(vocabulary));
+            let known = &slice[usize::from(self.logits.is_empty())..];
+            let bits = known.iter().zip(rows).map(|(&id, row)| worth(row, id));
+            fed.bits.extend(bits);
         }
         if let Some(last) = reply.logits.chunks_exact(vocabulary).last() {
             self.logits = last.to_vec();
         }
-        self.recent.extend(ids);
-        self.recent.drain(..self.recent.len().saturating_sub(REACH));
-        Ok(piece)
+        fed.lambda = reply.lambda;
+        Ok(())
+    }
+
+    /// What [`Sequence::go_back`] needs; none on a device, whose failures cannot be undone.
+    fn moment(&self) -> Option<Moment> {
+        match &self.running {
+            Running::Cpu(session) => Some(Moment {
+                session: session.snapshot(),
+                books: self.books.clone(),
+                logits: self.logits.clone(),
+            }),
+            Running::Gpu(_) => None,
+        }
+    }
+
+    fn go_back(&mut self, moment: Option<Moment>) {
+        if let (Running::Cpu(session), Some(moment)) = (&mut self.running, moment) {
+            session.rollback(&moment.session);
+            (self.books, self.logits) = (moment.books, moment.logits);
+        }
     }
 
     async fn run(&mut self, model: &Loaded, ids: &[u32], asked: Asked) -> Result<Reply> {
@@ -139,6 +212,7 @@ impl Sequence {
             (Engine::Cpu(model), Running::Cpu(session)) => {
                 let call = Call {
                     logits,
+                    traces: true,
                     replay: None,
                 };
                 model.run(session, ids, &call)
@@ -161,36 +235,34 @@ impl Sequence {
         }
     }
 
-    /// Brings the books up to date; gives scores `[tokens, layers, heads]` and events, rows of token, layer, head,
-    /// what (0 opened, 1 merged) and the older one's index.
-    fn follow(&mut self, model: &Loaded, ids: &[u32], reply: &Reply) -> Result<Object> {
+    /// Brings the books up to date with a slice of `tokens` tokens; adds its scores `[tokens, layers, heads]` and events,
+    /// rows of token, layer, head, what (0 opened, 1 merged) and the older one's index.
+    fn follow(
+        &mut self,
+        model: &Loaded,
+        tokens: usize,
+        reply: &Reply,
+        fed: &mut Fed,
+    ) -> Result<()> {
         let (layers, heads) = (model.config.layers, model.config.dims().heads);
-        let first = self.position() - ids.len() as u64;
-        let mut scores = vec![0.0; ids.len() * layers * heads];
-        let mut events = Vec::new();
+        let before = fed.scores.len();
+        fed.scores.resize(before + tokens * layers * heads, 0.0);
+        let scores = &mut fed.scores[before..];
         for (layer, (book, trace)) in self.books.iter_mut().zip(&reply.traces).enumerate() {
             for (t, row) in trace.score.chunks_exact(heads).enumerate() {
                 scores[(t * layers + layer) * heads..][..heads].copy_from_slice(row);
             }
-            book.take(ids.len(), &trace.score, &trace.decisions, None, |entry| {
+            book.take(tokens, &trace.score, &trace.decisions, None, |entry| {
                 let (what, at) = match entry.event {
                     Event::Opened { .. } => (0, 0),
                     Event::Merged { at, .. } => (1, at as u32),
                     Event::Joined { .. } => return,
                 };
                 let place = [entry.token as u32, layer as u32, entry.head as u32];
-                events.extend(place.into_iter().chain([what, at]));
+                fed.events.extend(place.into_iter().chain([what, at]));
             })?;
         }
-        Ok(object([
-            ("first", (first as f64).into()),
-            ("tokens", ids.len().into()),
-            ("layers", layers.into()),
-            ("heads", heads.into()),
-            ("ids", Uint32Array::from(ids).into()),
-            ("scores", Float32Array::from(&scores[..]).into()),
-            ("events", Uint32Array::from(&events[..]).into()),
-        ]))
+        Ok(())
     }
 
     /// Tokens taken in.

@@ -35,6 +35,12 @@ struct Added {
     value: f32,
 }
 
+impl Added {
+    fn byte_len(&self) -> usize {
+        4 * self.shape.iter().product::<usize>()
+    }
+}
+
 impl Upcycle {
     /// config.json of the upcycled `checkpoint`.
     ///
@@ -64,6 +70,20 @@ impl Upcycle {
         object.insert("dla".into(), section);
         super::families::read(&object)?;
         Ok(format!("{:#}\n", Value::Object(object)))
+    }
+
+    /// The bytes that [`Upcycle::weights`] writes.
+    ///
+    /// # Errors
+    /// For a checkpoint that holds what upcycling adds.
+    pub fn weight_bytes(&self, checkpoint: &Checkpoint) -> Result<usize> {
+        let added = self.added(checkpoint);
+        let header = header(&added, checkpoint)?;
+        let added = added.iter().map(Added::byte_len).sum::<usize>();
+        let shards = &checkpoint.shards;
+        let kept = shards.names().filter_map(|name| shards.get(name));
+        let kept = kept.map(|tensor| tensor.byte_len()).sum::<usize>();
+        Ok(size_of::<u64>() + header.len() + added + kept)
     }
 
     /// Writes model.safetensors of the upcycled `checkpoint`, tensor by tensor.
@@ -151,8 +171,7 @@ fn header(added: &[Added], checkpoint: &Checkpoint) -> Result<String> {
         }
     };
     for tensor in added {
-        let bytes = 4 * tensor.shape.iter().product::<usize>();
-        insert(&tensor.name, Dtype::F32, &tensor.shape, bytes)?;
+        insert(&tensor.name, Dtype::F32, &tensor.shape, tensor.byte_len())?;
     }
     let shards = &checkpoint.shards;
     for tensor in shards.names().filter_map(|name| shards.get(name)) {

@@ -37,6 +37,8 @@ impl Rows {
 pub struct Call<'a> {
     /// The tokens whose logits are wanted.
     pub logits: Rows,
+    /// Gives what every layer measured and decided, 13 bytes a token and head.
+    pub traces: bool,
     /// Decisions to follow instead of the schedule's own: those of each layer, `[1, tokens, heads]`.
     pub replay: Option<&'a [Decisions]>,
 }
@@ -67,7 +69,8 @@ impl<'a> Call<'a> {
 pub struct Reply {
     /// The logits asked for, `[rows, vocabulary]`.
     pub logits: Vec<f32>,
-    /// What each layer measured and decided, `[1, tokens, heads]`; empty for softmax attention.
+    /// What each layer measured and decided, `[1, tokens, heads]`; none unless asked for, and empty for softmax
+    /// attention.
     pub traces: Vec<Trace>,
     /// λ of the last token in each layer, `[heads, capacity]` by rank: the newest state's first, under Fenwick too. Only
     /// the entries of live states mean anything; empty without tokens, and for softmax attention.

@@ -1,7 +1,8 @@
 //! The CPU model: real checkpoints, read and run in plain Rust.
 //!
 //! A name in the code is a name in the checkpoint. Prefill takes any number of tokens through the
-//! chunkwise form, a step takes one through the recurrence; both end in the same state.
+//! chunkwise form, a step takes one through the recurrence; both end in the same state. A long call goes in
+//! [`Slices`], so that its memory does not grow with its length.
 
 mod attention;
 mod block;
@@ -13,6 +14,7 @@ mod init;
 mod mamba2;
 mod operator;
 mod session;
+mod slices;
 mod tensors;
 pub mod training;
 mod tree;
@@ -24,14 +26,21 @@ pub use config::{
 };
 pub use init::Initial;
 pub use session::{LayerState, ModelSession, ModelSnapshot};
+pub use slices::{CHUNK, SLICE, Slices};
 pub use tensors::{
     AttentionTensors, BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors,
     MixerTensors, MlpTensors, ModelTensors,
 };
 pub use weights::{Names, TensorName, Weights};
 
+use std::ops::Range;
+
 use self::block::Block;
-use crate::error::Result;
+use crate::decisions::Trace;
+use crate::dims::Dims;
+use crate::dla::schedule;
+use crate::error::{Error, Result};
+use crate::nn::embedding::check_ids;
 use crate::nn::{Embedding, Linear, RmsNorm, linear};
 
 /// A language model of Mamba-2 or Gated DeltaNet blocks, with DLA where its checkpoint has it, or of
@@ -44,13 +53,17 @@ use crate::nn::{Embedding, Linear, RmsNorm, linear};
     doc = r#"
 ```
 use dla_core::Model;
+use dla_core::model::Rows;
 let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/model/mamba2_groups");
 let model = Model::load(folder.as_ref())?;
+let vocabulary = model.config().vocabulary;
 let mut session = model.session();
-let logits = model.prefill(&mut session, &[1, 2, 3])?;
-assert_eq!(logits.len(), 3 * model.config().vocabulary);
-let next = model.step(&mut session, 4)?;
-assert_eq!((next.len(), session.position()), (model.config().vocabulary, 4));
+let next = model.prefill(&mut session, &[1, 2, 3], Rows::Last)?;
+assert_eq!(next.len(), vocabulary);
+let all = model.prefill(&mut session, &[4, 5], Rows::All)?;
+assert_eq!(all.len(), 2 * vocabulary);
+let next = model.step(&mut session, 6)?;
+assert_eq!((next.len(), session.position()), (vocabulary, 6));
 # Ok::<(), dla_core::Error>(())
 ```
 "#
@@ -101,37 +114,104 @@ impl Model {
         ModelSession::new(&self.config)
     }
 
-    /// Takes in `ids`; gives the logits asked for what every layer decided and how its last token
-    /// read the states.
+    /// Takes in `ids`, slice by slice; gives the logits asked for and, if asked for, what every layer decided.
+    ///
+    /// Memory grows with `ids` by what is asked for alone, and by the keys and values of softmax attention.
     ///
     /// # Errors
     /// For an id beyond the vocabulary, a session of another model, decisions that no run could have
-    /// made, and what the operator refuses; the session is as before then.
+    /// made, and what the operator refuses; for logits that memory has no room for. The session is as before then.
     pub fn run(&self, session: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
-        session.check(&self.config)?;
-        call.check(&self.config)?;
-        let mut x = self.embeddings.forward(ids)?;
+        self.check(session, ids, call)?;
         let mut layers = session.layers().to_vec();
-        let mut reply = Reply::default();
-        for (index, (block, state)) in self.blocks.iter().zip(&mut layers).enumerate() {
-            let seen = block.forward(&mut x, state, call.replay_of(index))?;
-            reply.traces.push(seen.trace);
-            reply.lambda.push(seen.lambda);
+        let mut reply = Reply {
+            logits: self.room(call.logits.of(ids.len()))?,
+            traces: vec![Trace::default(); if call.traces { self.blocks.len() } else { 0 }],
+            lambda: vec![Vec::new(); self.blocks.len()],
+        };
+        let mut slices = Slices::new(ids, SLICE);
+        let mut first = 0;
+        while let Some(slice) = slices.take(1) {
+            let tokens = first..first + slice.len();
+            first = tokens.end;
+            let x = self.slice(&mut layers, slice, call, tokens, &mut reply)?;
+            let wanted = match call.logits {
+                Rows::Last if !slices.is_empty() => 0,
+                rows => rows.of(slice.len()),
+            };
+            let rows = &x[x.len() - wanted * self.config.hidden..];
+            reply.logits.extend(self.logits(rows));
         }
         session.advance(ids.len(), layers);
-        let wanted = call.logits.of(ids.len()) * self.config.hidden;
-        reply.logits = self.logits(&x[x.len() - wanted..]);
         Ok(reply)
     }
 
-    /// Takes in `ids`; gives the logits after each, `[ids, vocabulary]`.
+    /// Takes the ids of `slice`, which are those at `tokens` of the call, through all layers; gives the residual stream
+    /// after the last, `[slice, hidden]`.
+    fn slice(
+        &self,
+        layers: &mut [LayerState],
+        slice: &[u32],
+        call: &Call<'_>,
+        tokens: Range<usize>,
+        reply: &mut Reply,
+    ) -> Result<Vec<f32>> {
+        let (heads, has_states) = (self.config.dims().heads, self.config.attention().is_none());
+        let mut x = self.embeddings.forward(slice)?;
+        for (index, (block, state)) in self.blocks.iter().zip(layers).enumerate() {
+            let replay = call.replay_of(index).filter(|_| has_states);
+            let replay = replay.map(|decisions| decisions.part(heads, tokens.clone()));
+            let seen = block.forward(&mut x, state, replay.as_ref())?;
+            if let Some(trace) = reply.traces.get_mut(index) {
+                trace.append(&seen.trace);
+            }
+            reply.lambda[index] = seen.lambda;
+        }
+        Ok(x)
+    }
+
+    /// Refuses a call that cannot be run to its end.
+    fn check(&self, session: &ModelSession, ids: &[u32], call: &Call<'_>) -> Result<()> {
+        session.check(&self.config)?;
+        call.check(&self.config)?;
+        check_ids(ids, self.config.vocabulary)?;
+        if self.config.attention().is_some() {
+            return Ok(());
+        }
+        let (dims, operator) = (self.config.dims(), self.config.operator());
+        let position = session.position() + ids.len() as u64;
+        schedule::check_tokens(position)?;
+        schedule::check_levels(operator.schedule, dims.capacity, position)?;
+        let tokens = ids.len();
+        let dims = Dims { tokens, ..dims };
+        for (layer, decisions) in call.replay.unwrap_or_default().iter().enumerate() {
+            let n = session.cache(layer).map(|cache| &cache.n[..]);
+            decisions.check(&dims, &operator, None, n)?;
+        }
+        Ok(())
+    }
+
+    /// Space for `rows` rows of logits, or an error instead of an abort: few ids can ask for much.
+    fn room(&self, rows: usize) -> Result<Vec<f32>> {
+        let mut logits = Vec::new();
+        let values = rows.saturating_mul(self.config.vocabulary);
+        logits.try_reserve_exact(values).map_err(|_| {
+            let expected = "logits that fit into memory";
+            let got = format!("{values} values of {rows} tokens");
+            Error::unsupported("model", "logits", expected, got)
+                .advise("take the tokens in with several calls, or ask for the last row alone")
+        })?;
+        Ok(logits)
+    }
+
+    /// Takes in `ids`; gives the logits of `rows`, `[rows, vocabulary]`: after the last id alone, or after each.
     ///
     /// # Errors
     /// Those of [`Model::run`].
-    pub fn prefill(&self, session: &mut ModelSession, ids: &[u32]) -> Result<Vec<f32>> {
+    pub fn prefill(&self, session: &mut ModelSession, ids: &[u32], rows: Rows) -> Result<Vec<f32>> {
         let call = Call {
-            logits: Rows::All,
-            replay: None,
+            logits: rows,
+            ..Call::default()
         };
         Ok(self.run(session, ids, &call)?.logits)
     }
@@ -141,7 +221,7 @@ impl Model {
     /// # Errors
     /// Those of [`Model::run`].
     pub fn step(&self, session: &mut ModelSession, id: u32) -> Result<Vec<f32>> {
-        self.prefill(session, &[id])
+        self.prefill(session, &[id], Rows::Last)
     }
 
     /// The residual stream's `x` `[rows, hidden]` to `[rows, vocabulary]`.

@@ -3,6 +3,7 @@
 use super::call::Seen;
 use super::config::ModelConfig;
 use super::session::LayerState;
+use super::slices::CHUNK;
 use super::tensors::DlaTensors;
 use crate::cache::Cache;
 use crate::config::{Config, Schedule};
@@ -14,9 +15,7 @@ use crate::error::Result;
 use crate::inputs::Inputs;
 use crate::nn::Linear;
 use crate::nn::activation::softplus;
-
-/// Tokens of a chunk.
-const CHUNK: usize = 64;
+use crate::parallel::{EXPONENTIAL, for_rows};
 
 /// One layer's operator.
 #[derive(Clone, Debug)]
@@ -143,11 +142,12 @@ impl ReadWeights {
     /// `x` `[tokens, hidden]` to `[tokens, heads, capacity]`.
     fn forward(&self, x: &[f32]) -> Vec<f32> {
         let mut lambda = self.projection.forward(x);
-        for row in lambda.chunks_exact_mut(self.scale.len()) {
+        let cost = lambda.len().saturating_mul(EXPONENTIAL);
+        for_rows(&mut lambda, self.scale.len(), cost, |_, row| {
             for (x, (scale, bias)) in row.iter_mut().zip(self.scale.iter().zip(&self.bias)) {
                 *x = softplus(scale * *x + bias);
             }
-        }
+        });
         lambda
     }
 }

@@ -1,9 +1,9 @@
 //! What a call is asked for: logits of some tokens, decisions given.
 
-use dla_core::model::{Call, DlaConfig, ModelConfig, Rows};
+use dla_core::model::{CHUNK, Call, DlaConfig, ModelConfig, Rows, SLICE, Slices};
 use dla_core::{Config, Decisions, Model, Schedule};
 
-use crate::support::{gated_delta, ids, mamba2, random};
+use crate::support::{attention, dynamic, gated_delta, ids, mamba2, random};
 
 fn model() -> Model {
     let plain = mamba2().0;
@@ -21,6 +21,7 @@ fn rows_are_rows_of_all_logits() {
     let run = |logits| {
         let call = Call {
             logits,
+            traces: true,
             replay: None,
         };
         let reply = model.run(&mut model.session(), &ids(20), &call);
@@ -33,6 +34,77 @@ fn rows_are_rows_of_all_logits() {
     assert_eq!(run(Rows::None).traces, all.traces);
     let none = model.run(&mut model.session(), &[], &Call::default());
     assert!(none.expect("no tokens").logits.is_empty());
+}
+
+#[test]
+fn what_was_decided_is_given_where_it_is_asked_for() {
+    let model = model();
+    let reply = model.run(&mut model.session(), &ids(20), &Call::default());
+    assert!(reply.expect("valid ids").traces.is_empty());
+}
+
+/// A call of many slices, the same in slices of another length, and one token behind them.
+#[test]
+fn kind_01_slices_change_no_bit() {
+    let plain = [mamba2().0, gated_delta().0];
+    let [mamba2, gated_delta] = plain.map(|plain| dynamic(plain, 4));
+    for config in [mamba2, gated_delta, attention()] {
+        let model = random(&config);
+        let ids = ids(3 * SLICE as u32 + 1);
+        let call = Call {
+            logits: Rows::All,
+            traces: true,
+            replay: None,
+        };
+        let mut session = model.session();
+        let whole = model.run(&mut session, &ids, &call).expect("valid ids");
+        let (mut pieces, mut parts) = (Slices::new(&ids, CHUNK), model.session());
+        let (mut logits, mut first) = (Vec::new(), 0);
+        while let Some(piece) = pieces.take(1) {
+            let reply = model.run(&mut parts, piece, &call).expect("valid ids");
+            logits.extend(reply.logits);
+            for (whole, part) in whole.traces.iter().zip(&reply.traces) {
+                // Softmax attention has none.
+                let heads = part.score.len() / piece.len();
+                let at = first * heads..(first + piece.len()) * heads;
+                assert_eq!(part.score, whole.score[at], "{}, {first}", config.family);
+            }
+            first += piece.len();
+        }
+        assert_eq!(logits, whole.logits, "{}", config.family);
+        assert_eq!(parts, session, "{}", config.family);
+        let last = model.prefill(&mut model.session(), &ids, Rows::Last);
+        let row = &whole.logits[whole.logits.len() - config.vocabulary..];
+        assert_eq!(last.expect("valid ids"), row, "{}", config.family);
+    }
+}
+
+/// Decisions are cut with the tokens; impossible ones are refused before anything is run, wherever they are.
+#[test]
+fn decisions_of_a_long_call_are_followed() {
+    let model = model();
+    let ids = ids(2 * SLICE as u32 + 9);
+    let run = |session: &mut _, replay: Option<&[Decisions]>| {
+        let call = Call {
+            logits: Rows::All,
+            traces: true,
+            replay,
+        };
+        model.run(session, &ids, &call)
+    };
+    let own = run(&mut model.session(), None).expect("valid ids");
+    let mut decisions: Vec<_> = own.traces.iter().map(|t| t.decisions.clone()).collect();
+    let again = run(&mut model.session(), Some(&decisions));
+    assert_eq!(again.expect("its own decisions"), own);
+    let last = decisions[1].boundary.len() - 1;
+    decisions[1].boundary[last] = 2;
+    let mut session = model.session();
+    let error = run(&mut session, Some(&decisions)).expect_err("2 is no decision");
+    assert!(
+        error.to_string().contains(&format!("index {last}")),
+        "{error}"
+    );
+    assert_eq!(session, model.session());
 }
 
 #[test]
@@ -52,7 +124,11 @@ fn lambda_is_the_last_tokens_however_it_came() {
         });
         let model = random(&ModelConfig { dla, ..plain });
         let run = |session: &mut _, ids: &[u32]| {
-            let reply = model.run(session, ids, &Call::default());
+            let call = Call {
+                traces: true,
+                ..Call::default()
+            };
+            let reply = model.run(session, ids, &call);
             reply.expect("valid ids")
         };
         let whole = run(&mut model.session(), &ids(21));
@@ -84,6 +160,7 @@ fn decisions_replayed_give_the_same_and_others_give_other_logits() {
     let run = |replay: Option<&[Decisions]>| {
         let call = Call {
             logits: Rows::All,
+            traces: true,
             replay,
         };
         model.run(&mut model.session(), &ids(40), &call)

@@ -1,7 +1,7 @@
 //! The decay of states between tokens, against its formula.
 
 use dla_core::Result;
-use dla_core::model::{ModelConfig, Weights};
+use dla_core::model::{ModelConfig, Rows, Weights};
 use dla_core::{Cache, Model};
 
 use crate::support::*;
@@ -54,7 +54,9 @@ fn states_after(config: &ModelConfig, tokens: [usize; 3]) -> [Cache<f32>; 3] {
     let mut before = 0;
     tokens.map(|tokens| {
         let ids = vec![5; tokens - before];
-        model.prefill(&mut session, &ids).expect("valid ids");
+        model
+            .prefill(&mut session, &ids, Rows::Last)
+            .expect("valid ids");
         before = tokens;
         session.cache(0).expect("a layer").clone()
     })

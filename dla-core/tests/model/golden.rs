@@ -1,5 +1,6 @@
 //! Logits of the families' own implementations.
 
+use dla_core::model::Rows;
 use dla_core::tensors::{Tensor, TensorFile};
 use dla_core::{Model, checkpoint::Checkpoint};
 
@@ -44,10 +45,12 @@ fn check(name: &str) {
     let vocabulary = model.config().vocabulary;
     let (mut whole, mut stepped, mut decoded) = (Vec::new(), Vec::new(), Vec::new());
     for ids in &reference.ids {
-        whole.extend(model.prefill(&mut model.session(), ids).expect("valid ids"));
+        let all = model.prefill(&mut model.session(), ids, Rows::All);
+        whole.extend(all.expect("valid ids"));
         let mut session = model.session();
         let (prompt, rest) = ids.split_at(reference.decode_from);
-        stepped.extend(model.prefill(&mut session, prompt).expect("valid ids"));
+        let all = model.prefill(&mut session, prompt, Rows::All);
+        stepped.extend(all.expect("valid ids"));
         for &id in rest {
             let logits = model.step(&mut session, id).expect("a valid id");
             assert_eq!(logits.len(), vocabulary);

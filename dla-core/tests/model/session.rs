@@ -1,6 +1,7 @@
 //! Sessions: kept, rolled back, saved, restored, reset; a mistake leaves them as they were.
 
 use dla_core::Model;
+use dla_core::model::Rows;
 
 use crate::support::{attention, dynamic, gated_delta, ids, mamba2, random};
 
@@ -14,20 +15,28 @@ fn models() -> [Model; 3] {
 fn kind_05_and_10_restored_and_rolled_back_continue_bit_for_bit() {
     for model in models() {
         let mut session = model.session();
-        model.prefill(&mut session, &ids(37)).expect("valid ids");
+        model
+            .prefill(&mut session, &ids(37), Rows::All)
+            .expect("valid ids");
         let (snapshot, saved) = (session.snapshot(), session.save());
-        let want = model.prefill(&mut session, &ids(9)).expect("valid ids");
+        let want = model
+            .prefill(&mut session, &ids(9), Rows::All)
+            .expect("valid ids");
         session.rollback(&snapshot);
         assert_eq!(session.position(), 37);
         assert_eq!(
-            model.prefill(&mut session, &ids(9)).expect("valid ids"),
+            model
+                .prefill(&mut session, &ids(9), Rows::All)
+                .expect("valid ids"),
             want
         );
         let mut restored = model.session();
         restored.load(&saved).expect("saved by this model");
         assert_eq!(restored.save(), saved);
         assert_eq!(
-            model.prefill(&mut restored, &ids(9)).expect("valid ids"),
+            model
+                .prefill(&mut restored, &ids(9), Rows::All)
+                .expect("valid ids"),
             want
         );
     }
@@ -37,7 +46,9 @@ fn kind_05_and_10_restored_and_rolled_back_continue_bit_for_bit() {
 fn kind_06_a_reset_session_is_a_new_one() {
     for model in models() {
         let mut session = model.session();
-        model.prefill(&mut session, &ids(11)).expect("valid ids");
+        model
+            .prefill(&mut session, &ids(11), Rows::All)
+            .expect("valid ids");
         session.reset();
         assert_eq!(session, model.session());
     }
@@ -47,11 +58,13 @@ fn kind_06_a_reset_session_is_a_new_one() {
 fn mistakes_leave_the_session_as_it_was() {
     let [model, other, _] = models();
     let mut session = model.session();
-    model.prefill(&mut session, &ids(5)).expect("valid ids");
+    model
+        .prefill(&mut session, &ids(5), Rows::All)
+        .expect("valid ids");
     let before = session.clone();
     for id in [23, 65_536 + 1, u32::MAX] {
         let error = model
-            .prefill(&mut session, &[1, id])
+            .prefill(&mut session, &[1, id], Rows::All)
             .expect_err("beyond the vocabulary");
         assert!(
             error.is_input() && error.argument() == "input_ids",
@@ -70,7 +83,9 @@ fn saved_bytes_of_any_other_form_are_refused() {
     let models = models();
     for (model, other) in models.iter().zip(models.iter().cycle().skip(1)) {
         let mut session = model.session();
-        model.prefill(&mut session, &ids(5)).expect("valid ids");
+        model
+            .prefill(&mut session, &ids(5), Rows::All)
+            .expect("valid ids");
         let saved = session.save();
         let before = session.clone();
         for len in 0..saved.len() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dla_core::model::{DlaConfig, ModelConfig};
+use dla_core::model::{DlaConfig, ModelConfig, Rows};
 use dla_core::{Config, Model};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -34,10 +34,18 @@ pub(crate) fn in_pieces(model: &Model, ids: &[u32], pieces: &[usize]) -> Vec<f32
     let (mut logits, mut rest) = (Vec::new(), ids);
     for &piece in pieces {
         let (now, later) = rest.split_at(piece);
-        logits.extend(model.prefill(&mut session, now).expect("valid ids"));
+        logits.extend(
+            model
+                .prefill(&mut session, now, Rows::All)
+                .expect("valid ids"),
+        );
         rest = later;
     }
-    logits.extend(model.prefill(&mut session, rest).expect("valid ids"));
+    logits.extend(
+        model
+            .prefill(&mut session, rest, Rows::All)
+            .expect("valid ids"),
+    );
     logits
 }
 

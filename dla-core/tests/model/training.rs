@@ -59,6 +59,7 @@ fn the_loss_is_that_of_the_model() {
             .collect();
         let call = Call {
             logits: Rows::All,
+            traces: true,
             replay: Some(&decisions),
         };
         let reply = model

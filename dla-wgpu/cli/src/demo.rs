@@ -123,9 +123,10 @@ fn said(
     if let Some(see) = &mut see {
         let call = Call {
             logits: Rows::None,
+            traces: true,
             replay: None,
         };
-        let reply = runner.run(&mut sequence, &ids, &call, true)?;
+        let reply = runner.run(&mut sequence, &ids, &call)?;
         see(ids.len(), &reply.traces)?;
     }
     Ok(said)

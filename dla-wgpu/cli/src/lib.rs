@@ -15,6 +15,7 @@ pub mod generate;
 pub mod inspect;
 pub mod logits;
 pub mod op;
+pub mod paced;
 pub mod progress;
 pub mod report;
 pub mod runner;

@@ -1,17 +1,19 @@
 //! `dla logits`: a model's logits of token ids from a file.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
-use dla_core::model::{Call, Rows};
+use dla_core::model::{Call, Reply, Rows};
 use dla_core::{Decisions, Error, Result};
 use serde_json::json;
 
 use crate::args::{Global, Logits};
+use crate::progress::{Progress, Unit};
 use crate::report::Report;
-use crate::runner::Runner;
-use crate::tensors::{TensorFile, TensorWriter};
-use crate::{atomic, decisions, progress};
+use crate::runner::{Runner, Sequence};
+use crate::tensors::{self, TensorFile, Values};
+use crate::{atomic, decisions};
 
 /// The most sequences of a file: their number alone takes memory, even of sequences without tokens.
 const MAX_BATCH: usize = 1 << 16;
@@ -35,18 +37,22 @@ pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     let replay = args.replay.as_deref();
     let replay = replay.map(|path| shape.read(path)).transpose()?;
     let start = Instant::now();
-    let done = progress::watched("running the model", || {
-        let wanted = args.decisions.is_some();
-        sequences(&runner, &ids, prefill, replay.as_deref(), wanted)
-    })?;
-    let seconds = start.elapsed().as_secs_f64();
     let sizes = [ids.batch, ids.tokens, runner.config().vocabulary];
-    let mut file = TensorWriter::default();
-    file.tensor("logits", &sizes, &done.logits);
-    file.write(&args.output)?;
-    if let Some(path) = &args.decisions {
-        shape.write(path, &done.decisions)?;
+    let mut run = Sequences {
+        runner: &runner,
+        prefill,
+        replay: replay.as_deref(),
+        decisions: args.decisions.is_some().then(Vec::new),
+        progress: Progress::new("running the model", Unit::Tokens, ids.ids.len()),
+    };
+    tensors::stream(&args.output, "logits", &sizes, |logits| {
+        run.take(&ids, logits)
+    })?;
+    if let (Some(path), Some(decisions)) = (&args.decisions, &run.decisions) {
+        shape.write(path, decisions)?;
     }
+    drop(run);
+    let seconds = start.elapsed().as_secs_f64();
     Ok(told(args, &runner, sizes, prefill, seconds))
 }
 
@@ -94,68 +100,70 @@ impl Ids {
     }
 }
 
-/// What all sequences gave.
-struct Done {
-    /// `[batch, tokens, vocabulary]`.
-    logits: Vec<f32>,
-    /// By sequence and layer; they may be missing unless asked for.
-    decisions: Vec<Vec<Decisions>>,
+/// The sequences of a file, run one after the other.
+struct Sequences<'a> {
+    runner: &'a Runner,
+    prefill: usize,
+    /// The decisions to follow, by sequence and layer.
+    replay: Option<&'a [Vec<Decisions>]>,
+    /// What was decided, by sequence and layer, if that is wanted.
+    decisions: Option<Vec<Vec<Decisions>>>,
+    progress: Progress,
 }
 
-/// Runs the sequences one after the other, each by its decisions of `replay` where there are any; tells what was
-/// decided if that is `wanted`.
-fn sequences(
-    runner: &Runner,
-    ids: &Ids,
-    prefill: usize,
-    replay: Option<&[Vec<Decisions>]>,
-    wanted: bool,
-) -> Result<Done> {
-    let mut done = Done {
-        logits: room(ids.ids.len(), runner.config().vocabulary)?,
-        decisions: vec![vec![Decisions::default(); runner.config().layers]; ids.batch],
-    };
-    if ids.tokens == 0 {
-        return Ok(done);
-    }
-    let heads = runner.config().dims().heads;
-    for (b, sequence) in ids.ids.chunks_exact(ids.tokens).enumerate() {
-        let mut session = runner.start()?;
-        let (prompt, rest) = sequence.split_at(prefill);
-        let mut first = 0;
-        for piece in [prompt].into_iter().chain(rest.chunks(1)) {
-            let tokens = first..first + piece.len();
-            first = tokens.end;
-            let given = replay.map(|replay| {
-                let layers = replay[b].iter();
-                layers
-                    .map(|layer| layer.part(heads, tokens.clone()))
-                    .collect::<Vec<_>>()
-            });
-            let call = Call {
-                logits: Rows::All,
-                replay: given.as_deref(),
-            };
-            let reply = runner.run(&mut session, piece, &call, wanted)?;
-            done.logits.extend(reply.logits);
-            for (all, trace) in done.decisions[b].iter_mut().zip(&reply.traces) {
-                all.append(&trace.decisions);
+impl Sequences<'_> {
+    /// Runs all of them; their logits go out as they come.
+    fn take(&mut self, ids: &Ids, logits: &mut Values<'_>) -> Result<()> {
+        let layers = self.runner.config().layers;
+        if let Some(decisions) = &mut self.decisions {
+            decisions.resize(ids.batch, vec![Decisions::default(); layers]);
+        }
+        if ids.tokens == 0 {
+            return Ok(());
+        }
+        for (item, ids) in ids.ids.chunks_exact(ids.tokens).enumerate() {
+            let mut sequence = self.runner.start()?;
+            let (prompt, rest) = ids.split_at(self.prefill);
+            let mut slices = self.runner.slices(prompt);
+            let slices = std::iter::from_fn(|| slices.take(1));
+            let mut first = 0;
+            for piece in slices.chain(rest.chunks(1)) {
+                let tokens = first..first + piece.len();
+                first = tokens.end;
+                let reply = self.piece(&mut sequence, piece, item, tokens)?;
+                logits.push(&reply.logits)?;
+                if let Some(decisions) = &mut self.decisions {
+                    for (all, trace) in decisions[item].iter_mut().zip(&reply.traces) {
+                        all.append(&trace.decisions);
+                    }
+                }
+                self.progress.advance(piece.len());
             }
         }
+        Ok(())
     }
-    Ok(done)
-}
 
-/// Space for the logits, or an error instead of an abort: a small file can ask for many.
-fn room(tokens: usize, vocabulary: usize) -> Result<Vec<f32>> {
-    let mut logits = Vec::new();
-    let values = tokens.saturating_mul(vocabulary);
-    logits.try_reserve_exact(values).map_err(|_| {
-        let got = format!("{values} values");
-        Error::unsupported("logits", "input_ids", "logits that fit into memory", got)
-            .advise("split the batch")
-    })?;
-    Ok(logits)
+    /// Runs the tokens `tokens` of sequence `item`.
+    fn piece(
+        &self,
+        sequence: &mut Sequence,
+        piece: &[u32],
+        item: usize,
+        tokens: Range<usize>,
+    ) -> Result<Reply> {
+        let heads = self.runner.config().dims().heads;
+        let given = self.replay.map(|replay| {
+            let layers = replay[item].iter();
+            let layers = layers.map(|layer| layer.part(heads, tokens.clone()));
+            layers.collect::<Vec<_>>()
+        });
+        let call = Call {
+            logits: Rows::All,
+            traces: self.decisions.is_some(),
+            replay: given.as_deref(),
+        };
+        self.runner.run(sequence, piece, &call)
+    }
 }
 
 fn told(

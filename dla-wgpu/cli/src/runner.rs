@@ -1,7 +1,7 @@
 //! What runs a model, behind one face: where the choice of a backend is made and told.
 
 use dla_core::checkpoint::Checkpoint;
-use dla_core::model::{Call, ModelConfig, ModelSession, Reply, Rows};
+use dla_core::model::{Call, ModelConfig, ModelSession, Reply, Rows, SLICE, Slices};
 use dla_core::sample::{Candidates, Needs, largest};
 use dla_core::{Model, Result, Trace};
 use dla_wgpu::model::{self as device, Batch, Wanted};
@@ -147,17 +147,20 @@ impl Runner {
         }
     }
 
-    /// Takes `ids` in; gives the logits asked for. A device hands over what every layer decided only if `traces`.
+    /// `ids` cut as a call with all of them cuts them, so that taking the slices one by one changes no bit.
+    pub fn slices<'a>(&self, ids: &'a [u32]) -> Slices<'a> {
+        let unit = match self {
+            Self::Cpu(_) => SLICE,
+            Self::Gpu(_) => device::TILES.into_iter().max().unwrap_or(SLICE),
+        };
+        Slices::new(ids, unit)
+    }
+
+    /// Takes `ids` in; gives what `call` asks for.
     ///
     /// # Errors
     /// Those of [`Model::run`], and a device that fails.
-    pub fn run(
-        &self,
-        sequence: &mut Sequence,
-        ids: &[u32],
-        call: &Call<'_>,
-        traces: bool,
-    ) -> Result<Reply> {
+    pub fn run(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
         match (self, sequence) {
             (Self::Cpu(model), Sequence::Cpu(session)) => model.run(session, ids, call),
             (_, Sequence::Gpu(batch)) => {
@@ -165,7 +168,7 @@ impl Runner {
                 let wanted = Wanted {
                     logits: call.logits,
                     top: 0,
-                    traces,
+                    traces: call.traces,
                     lambda: false,
                     replay: replay.as_ref().map(|items| &items[..]),
                 };
@@ -210,7 +213,11 @@ impl Runner {
                 traces: taken.traces,
             });
         }
-        let reply = self.run(sequence, ids, &Call::default(), traces)?;
+        let call = Call {
+            traces,
+            ..Call::default()
+        };
+        let reply = self.run(sequence, ids, &call)?;
         let Reply { logits, traces, .. } = reply;
         let logits = match needs {
             Needs::All => Logits::Row(logits),
@@ -234,14 +241,8 @@ impl dla_train::Reader for Runner {
         Self::start(self)
     }
 
-    fn read(
-        &self,
-        sequence: &mut Sequence,
-        ids: &[u32],
-        call: &Call<'_>,
-        traces: bool,
-    ) -> Result<Reply> {
-        self.run(sequence, ids, call, traces)
+    fn read(&self, sequence: &mut Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
+        self.run(sequence, ids, call)
     }
 }
 

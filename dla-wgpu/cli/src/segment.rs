@@ -15,10 +15,10 @@ use dla_core::model::ModelConfig;
 use dla_core::{Error, Result};
 
 use crate::args::{Global, Segment};
+use crate::atomic;
 use crate::report::Report;
 use crate::runner::Runner;
 use crate::style::Style;
-use crate::{atomic, progress};
 use picture::Picture;
 use reading::Reading;
 use text::Text;
@@ -35,9 +35,7 @@ pub fn run(args: &Segment, global: &Global) -> Result<Report> {
     let runner = Runner::load(&args.model, global)?;
     check_choice(args, runner.config())?;
     let text = Text::read(&args.text_file, folder, runner.config().vocabulary)?;
-    let reading = progress::watched("reading the text", || {
-        Reading::new(&runner, text, [folder, &args.text_file])
-    })?;
+    let reading = Reading::new(&runner, text, [folder, &args.text_file])?;
     let chosen = reading.most_telling(args.layer, args.head);
     if let Some(picture) = picture {
         atomic::write(picture.path, picture.draw(&reading, chosen).as_bytes())?;

@@ -11,10 +11,10 @@ use dla_train::metrics::{EvaluationLine, StepLine};
 use dla_train::{
     CpuEngine, DeviceEngine, Engine, Outcome, Precision, Run, Settings, Snapshot, Start, Watcher,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::args::{self, Global};
+use crate::progress::Progress;
 use crate::report::{self, Report};
 use crate::{backend, progress};
 
@@ -32,9 +32,9 @@ pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
     let mut run = Run::open(settings, &start)?;
     let snapshot = run.take_snapshot()?;
     let mut engine = engine(&run, snapshot, global)?;
-    let mut screen = Screen::new(run.step(), run.settings().steps)?;
+    let mut screen = Screen::new(&run)?;
     let outcome = run.train(&mut *engine, &mut screen);
-    screen.bar.finish_and_clear();
+    drop(screen);
     Ok(told(&args.config, run.settings().steps, &outcome?))
 }
 
@@ -93,13 +93,16 @@ fn told(config: &Path, steps: u64, outcome: &Outcome) -> Report {
 
 /// What people see of a run, and how they stop it.
 struct Screen {
-    bar: ProgressBar,
+    progress: Progress,
+    /// Steps from line to line where there is no bar; 0 for none.
+    every: u64,
+    steps: u64,
     stopped: Arc<AtomicBool>,
 }
 
 impl Screen {
-    /// Shows steps from `step` on; Ctrl-C stops after a step, a second one at once.
-    fn new(step: u64, steps: u64) -> Result<Self> {
+    /// Shows the steps of `run`; Ctrl-C stops after a step, a second one at once.
+    fn new(run: &Run) -> Result<Self> {
         let stopped = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stopped);
         let handler = move || {
@@ -115,37 +118,40 @@ impl Screen {
         ctrlc::set_handler(handler).map_err(|error| {
             Error::unsupported("train", "signals", "a handler for Ctrl-C", error)
         })?;
-        let bar = match io::stderr().is_terminal() {
-            true => ProgressBar::new(steps).with_position(step),
-            false => ProgressBar::hidden(),
-        };
-        // Words that cannot be shown leave the bar as it is.
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta} left") {
-            bar.set_style(style);
-        }
-        Ok(Self { bar, stopped })
+        let settings = run.settings();
+        let progress = Progress::of_steps("training", run.step(), settings.steps);
+        Ok(Self {
+            progress,
+            every: settings.every.log,
+            steps: settings.steps,
+            stopped,
+        })
     }
 }
 
 impl Watcher for Screen {
     fn step(&mut self, line: &StepLine) {
-        self.bar.set_position(line.step);
+        self.progress.reach(line.step);
         let (loss, speed) = (line.loss, line.tokens_per_second);
-        self.bar
-            .set_message(format!("loss {loss:.4}, {speed:.0} tokens/s"));
+        let beside = format!("loss {loss:.4}, {speed:.0} tokens/s");
+        let due = line.step.is_multiple_of(self.every) || line.step == self.steps;
+        if !self.progress.has_bar() && self.every > 0 && due {
+            let standing = self.progress.standing();
+            self.progress.line(&format!("{standing}, {beside}"));
+        }
+        self.progress.beside(beside);
     }
 
     fn evaluated(&mut self, line: &EvaluationLine) {
         let (loss, accuracy) = (line.evaluation_loss, 100.0 * line.accuracy);
         let step = line.step;
-        self.bar.println(format!(
-            "step {step}: held out {loss:.4}, {accuracy:.1}% right"
-        ));
+        let told = format!("step {step}: held out {loss:.4}, {accuracy:.1}% right");
+        self.progress.line(&told);
     }
 
     fn skipped(&mut self, step: u64) {
-        let line = format!("step {step} was left out: its gradients were not finite");
-        self.bar.suspend(|| report::note(&line));
+        let told = format!("note: step {step} was left out: its gradients were not finite");
+        self.progress.line(&told);
     }
 
     fn stops(&self) -> bool {

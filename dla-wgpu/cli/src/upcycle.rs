@@ -6,8 +6,9 @@ use dla_core::checkpoint::{Checkpoint, Upcycle};
 use dla_core::{Error, Result};
 use serde_json::json;
 
+use crate::progress::{Progress, Unit};
 use crate::report::Report;
-use crate::{args, atomic, progress};
+use crate::{args, atomic};
 
 /// What lies beside the weights and stays as it is.
 const COMPANIONS: [&str; 7] = [
@@ -33,15 +34,16 @@ pub fn run(args: &args::Upcycle) -> Result<Report> {
         tau: args.tau,
     };
     let config = upcycle.config(&checkpoint)?;
-    progress::watched("writing the model", || {
-        atomic::folder_of(&args.output, |folder| {
-            atomic::new_bytes(&folder.join("config.json"), config.as_bytes())?;
-            atomic::new_file(&folder.join("model.safetensors"), |out| {
-                upcycle.weights(&checkpoint, out)
-            })?;
-            copy_companions(&args.model, folder)
-        })
+    let bytes = upcycle.weight_bytes(&checkpoint)?;
+    let progress = Progress::new("writing the model", Unit::Bytes, bytes);
+    atomic::folder_of(&args.output, |folder| {
+        atomic::new_bytes(&folder.join("config.json"), config.as_bytes())?;
+        atomic::new_file(&folder.join("model.safetensors"), |out| {
+            upcycle.weights(&checkpoint, &mut progress.counting(out))
+        })?;
+        copy_companions(&args.model, folder)
     })?;
+    drop(progress);
     Ok(told(args))
 }
 

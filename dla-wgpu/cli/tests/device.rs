@@ -7,7 +7,7 @@ use std::fs;
 use common::{assert_refused, dla, golden};
 use dla_cli::args::{Backend, Global, ModelArgs, Weights};
 use dla_cli::runner::Runner;
-use dla_core::model::{Call, Rows};
+use dla_core::model::Call;
 use dla_core::sample::Needs;
 use dla_train::Reader;
 
@@ -37,17 +37,17 @@ fn traces_are_read_back_only_where_they_are_looked_at() {
     };
     let runner = Runner::load(&args, &global).expect("a model");
     let layers = runner.config().layers;
-    let call = Call {
-        logits: Rows::Last,
-        replay: None,
-    };
     for (wanted, traces) in [(false, 0), (true, layers)] {
         let mut sequence = runner.start().expect("a sequence");
-        let reply = runner.run(&mut sequence, &[1, 2], &call, wanted);
+        let call = Call {
+            traces: wanted,
+            ..Call::default()
+        };
+        let reply = runner.run(&mut sequence, &[1, 2], &call);
         let reply = reply.expect("a reply");
         assert_eq!(reply.traces.len(), traces);
         assert_eq!(reply.logits.len(), runner.config().vocabulary);
-        let reply = runner.read(&mut sequence, &[3], &call, wanted);
+        let reply = runner.read(&mut sequence, &[3], &call);
         assert_eq!(reply.expect("a reply").traces.len(), traces);
         for needs in [Needs::All, Needs::Top(3)] {
             let next = runner.top(&mut sequence, &[4], needs, wanted);

@@ -26,6 +26,24 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     persist().map_err(|error| unwritten(path, error))
 }
 
+/// Writes what `fill` gives beside `path`, as it comes, then renames as [`write()`] does.
+///
+/// # Errors
+/// Those of `fill`, and when the folder, the disk or the rename refuses.
+pub fn stream(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    let unwritten = |error| unwritten(path, error);
+    let target = target(path).map_err(unwritten)?;
+    let file = builder().tempfile_in(folder(&target)).map_err(unwritten)?;
+    let (file, temporary) = file.into_parts();
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
+    ended.map_err(unwritten)?;
+    temporary
+        .persist(target)
+        .map_err(|refused| unwritten(refused.error))
+}
+
 /// Makes the folder `path`, which does not exist, with what `fill` puts into it: whole or not at all.
 ///
 /// # Errors

@@ -2,14 +2,11 @@
 
 use std::borrow::Cow;
 
-use dla_core::model::{Call, ModelConfig, Reply, Rows};
+use dla_core::model::{Call, ModelConfig, Reply, Rows, SLICE, Slices};
 use dla_core::nn::loss::IGNORED;
 use dla_core::{Error, Model, ModelSession, Result};
 
 use crate::engine::Scores;
-
-/// Tokens that are read at once, so that the logits of a large vocabulary stay small.
-const PIECE: usize = 256;
 
 /// A model that reads sequences, wherever it runs.
 pub trait Reader {
@@ -25,17 +22,11 @@ pub trait Reader {
     /// When there is no room for its states.
     fn start(&self) -> Result<Self::Sequence>;
 
-    /// Takes `ids` in; gives what `call` asks for, with what every layer decided at least where `traces`.
+    /// Takes `ids` in; gives what `call` asks for.
     ///
     /// # Errors
     /// For ids that do not fit the model, and a machine that fails.
-    fn read(
-        &self,
-        sequence: &mut Self::Sequence,
-        ids: &[u32],
-        call: &Call<'_>,
-        traces: bool,
-    ) -> Result<Reply>;
+    fn read(&self, sequence: &mut Self::Sequence, ids: &[u32], call: &Call<'_>) -> Result<Reply>;
 
     /// How well each token of one sequence predicts its target.
     ///
@@ -44,16 +35,20 @@ pub trait Reader {
     fn score(&self, ids: &[u32], targets: &[u32]) -> Result<Scores> {
         let mut sequence = self.start()?;
         let mut scores = Scores::default();
-        for (ids, targets) in ids.chunks(PIECE).zip(targets.chunks(PIECE)) {
+        let (mut slices, mut rest) = (Slices::new(ids, SLICE), targets);
+        // A slice at a time, so that the logits of a large vocabulary stay small.
+        while let Some(ids) = slices.take(1) {
+            let (targets, later) = rest.split_at(ids.len().min(rest.len()));
+            rest = later;
             let logits = match targets.iter().all(|&target| target == IGNORED) {
                 true => Rows::None,
                 false => Rows::All,
             };
             let call = Call {
                 logits,
-                replay: None,
+                ..Call::default()
             };
-            let reply = self.read(&mut sequence, ids, &call, false)?;
+            let reply = self.read(&mut sequence, ids, &call)?;
             scores.add(&reply.logits, self.config().vocabulary, targets);
         }
         Ok(scores)
@@ -71,13 +66,7 @@ impl Reader for Model {
         Ok(self.session())
     }
 
-    fn read(
-        &self,
-        sequence: &mut ModelSession,
-        ids: &[u32],
-        call: &Call<'_>,
-        _traces: bool, // they cost nothing here
-    ) -> Result<Reply> {
+    fn read(&self, sequence: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
         self.run(sequence, ids, call)
     }
 }

@@ -1,5 +1,6 @@
 //! `dla eval`: what a trained model can do.
 
+mod counted;
 mod heat;
 mod tasks;
 

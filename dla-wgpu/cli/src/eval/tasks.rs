@@ -8,6 +8,7 @@ use dla_train::task::niah::{Haystack, Kind, Niah, NiahOptions, depths};
 use dla_train::task::{Corpus, Mqar, Split, Task as _};
 use serde_json::json;
 
+use super::counted::Counted;
 use super::{Measured, cell, heat, table};
 use crate::args::{Eval, Global, ModelArgs, Task};
 use crate::progress;
@@ -19,13 +20,13 @@ pub(super) fn measure(args: &Eval, model: &ModelArgs, global: &Global) -> Result
         let expected = "none but with --task niah";
         return Err(Error::input("eval", "--picture", expected, "a file"));
     }
-    progress::watched("measuring", || match args.task {
+    match args.task {
         Task::Text => bits(args, model, global),
         Task::Mqar => recall(args, model, global),
         Task::Niah => haystacks(args, model, global),
-        Task::Bound => bounds(args, model),
+        Task::Bound => progress::watched("measuring", || bounds(args, model)),
         Task::States => openings(args, model, global),
-    })
+    }
 }
 
 /// The one length that most tasks have.
@@ -84,7 +85,12 @@ fn bits(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
     let texts = texts(args)?;
     let runner = Runner::load(model, global)?;
     let tokenizer = Tokenizer::of(&model.model, runner.config().vocabulary)?;
-    let score = text::score(&runner, &tokenizer, texts.iter().map(Vec::as_slice), window)?;
+    let texts = texts
+        .iter()
+        .map(|text| text::Encoded::new(&tokenizer, text));
+    let texts = texts.collect::<Result<Vec<_>>>()?;
+    let tokens = texts.iter().map(text::Encoded::predicted).sum();
+    let score = text::score(&Counted::tokens(&runner, tokens), &texts, window)?;
     let (number, totals) = (score.bits_per_byte(), score.totals);
     Ok(Measured {
         text: format!(
@@ -107,11 +113,14 @@ fn recall(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
     let length = length(args, 256)?;
     let runner = Runner::load(model, global)?;
     let vocabulary = runner.config().vocabulary;
+    let examples = args.examples.saturating_mul(args.pairs.len());
+    let tokens = length.saturating_mul(examples);
+    let counted = Counted::tokens(&runner, tokens);
     let (mut rows, mut lines, mut sum) = (Vec::new(), Vec::new(), 0.0);
     for &pairs in &args.pairs {
         let task = Mqar::new(length, pairs, vocabulary)?;
         let batch = task.batch(Split::Held, args.seed, 0, args.examples)?;
-        let totals = totals(&runner, &batch)?;
+        let totals = totals(&counted, &batch)?;
         let (accuracy, loss) = (totals.accuracy(), totals.loss());
         sum += accuracy;
         rows.push(vec![
@@ -167,13 +176,16 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
         task.map(|task| (length, task))
     };
     let tasks = lengths.iter().map(task).collect::<Result<Vec<_>>>()?;
+    let cells = tasks.len() * kinds.len() * depths.len();
+    let texts = cells.saturating_mul(args.examples);
+    let counted = Counted::texts(&runner, texts);
     let (mut cells, mut rows) = (Vec::new(), Vec::new());
     for (length, task) in tasks {
         for &kind in &kinds {
             let mut row = vec![format!("{} {length}", kind.name())];
             for &depth in &depths {
                 let examples = args.examples as u64;
-                let found = needles::ask(&runner, &task, (kind, depth), args.seed, examples)?;
+                let found = needles::ask(&counted, &task, (kind, depth), args.seed, examples)?;
                 row.push(format!("{:.0}", 100.0 * found));
                 cells.push(needles::Cell {
                     kind,
@@ -254,7 +266,7 @@ fn openings(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured>
     let runner = Runner::load(model, global)?;
     let tokenizer = Tokenizer::of(&model.model, runner.config().vocabulary)?;
     let ids = beginning(args, &tokenizer, most)?;
-    let heads = states::count(&runner, &ids)?;
+    let heads = states::count(&Counted::tokens(&runner, ids.len()), &ids)?;
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for head in &heads {
         let (rate, tokens) = (head.boundary_rate(), head.tokens_per_state());

@@ -14,9 +14,10 @@ use dla_text::{Stop, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::args::{Generate, Global};
-use crate::report::{self, Report};
+use crate::paced::Paced;
+use crate::progress::{Progress, Unit};
+use crate::report::{self, Report, note};
 use crate::runner::{Next, Runner, Sequence};
-use crate::{progress, report::note};
 use states::States;
 use text::{Ending, Text};
 
@@ -113,7 +114,7 @@ impl Run<'_> {
     fn generate(&mut self, prompt: &[u32], most: usize) -> Result<Ended> {
         let start = Instant::now();
         prompt.iter().for_each(|&id| self.sampler.accept(id));
-        let next = progress::watched("reading the prompt", || self.read(prompt))?;
+        let next = self.read_prompt(prompt)?;
         let prompt_seconds = start.elapsed().as_secs_f64();
         let start = Instant::now();
         let ending = self.tokens(next, most)?;
@@ -141,6 +142,21 @@ impl Run<'_> {
         }
     }
 
+    /// Takes `prompt`, at least one token, into the model.
+    fn read_prompt(&mut self, prompt: &[u32]) -> Result<Next> {
+        let progress = Progress::new("reading the prompt", Unit::Tokens, prompt.len());
+        let mut slices = Paced::new(self.runner.slices(prompt));
+        let mut last = prompt;
+        while let Some(slice) = slices.next() {
+            last = slice;
+            if !slices.is_empty() {
+                self.take(slice)?;
+                progress.advance(slice.len());
+            }
+        }
+        self.read(last)
+    }
+
     /// Takes `ids` into the model.
     fn read(&mut self, ids: &[u32]) -> Result<Next> {
         let needs = self.sampler.needs();
@@ -154,15 +170,23 @@ impl Run<'_> {
 
     /// Takes the last token in, after which nothing is drawn: only its states are of interest.
     fn read_last(&mut self, id: u32) -> Result<()> {
-        let Some(states) = &mut self.states else {
-            return Ok(());
-        };
+        match self.states {
+            Some(_) => self.take(&[id]),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes `ids` into the model, after which nothing is drawn.
+    fn take(&mut self, ids: &[u32]) -> Result<()> {
         let call = Call {
             logits: Rows::None,
+            traces: self.states.is_some(),
             replay: None,
         };
-        let reply = self.runner.run(&mut self.sequence, &[id], &call, true)?;
-        states.read(&reply.traces);
+        let reply = self.runner.run(&mut self.sequence, ids, &call)?;
+        if let Some(states) = &mut self.states {
+            states.read(&reply.traces);
+        }
         Ok(())
     }
 

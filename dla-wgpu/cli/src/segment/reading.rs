@@ -8,10 +8,9 @@ use dla_core::{Result, Trace};
 
 use super::text::Text;
 use crate::inspect;
+use crate::paced::Paced;
+use crate::progress::{Progress, Unit};
 use crate::runner::Runner;
-
-/// Tokens that the model takes at once, so that memory does not grow with the text.
-const PIECE: usize = 4096;
 
 /// A text as all heads of a model segment it.
 #[derive(Clone, Debug)]
@@ -80,11 +79,14 @@ impl Reading {
         let mut sequence = runner.start()?;
         let call = Call {
             logits: Rows::None,
+            traces: true,
             replay: None,
         };
-        for piece in text.ids.chunks(PIECE) {
-            let reply = runner.run(&mut sequence, piece, &call, true)?;
-            follower.take(piece.len(), &reply.traces)?;
+        let progress = Progress::new("reading the text", Unit::Tokens, text.ids.len());
+        for slice in Paced::new(runner.slices(&text.ids)) {
+            let reply = runner.run(&mut sequence, slice, &call)?;
+            follower.take(slice.len(), &reply.traces)?;
+            progress.advance(slice.len());
         }
         Ok(follower.finish(runner, text, paths.map(name)))
     }

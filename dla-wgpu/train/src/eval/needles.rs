@@ -1,6 +1,6 @@
 //! Needles found in haystacks: by kind, length and depth.
 
-use dla_core::model::{Call, Rows};
+use dla_core::model::Call;
 use dla_core::sample::largest;
 use dla_core::{Error, Result};
 
@@ -60,12 +60,8 @@ fn answer(reader: &impl Reader, task: &Niah, puzzle: &Puzzle) -> Result<String> 
     let mut sequence = reader.start()?;
     let mut decoder = task.tokenizer().decoder(&prompt);
     let (mut said, mut ids) = (String::new(), prompt);
-    let call = Call {
-        logits: Rows::Last,
-        replay: None,
-    };
     for _ in 0..2 * answer.len() + 16 {
-        let reply = reader.read(&mut sequence, &ids, &call, false)?;
+        let reply = reader.read(&mut sequence, &ids, &Call::default())?;
         let likeliest = largest(&reply.logits, 1)?;
         let Some(&(id, _)) = likeliest.first() else {
             break;

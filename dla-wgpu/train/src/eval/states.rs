@@ -1,13 +1,13 @@
 //! How a model's states open and merge on a text.
 
 use dla_core::Result;
-use dla_core::model::{Call, Rows};
+use dla_core::model::{Call, Rows, SLICE, Slices};
 
 use super::states_of;
 use crate::scores::Reader;
 
-/// Tokens that are read at once.
-const PIECE: usize = 1024;
+/// Slices that are read at once.
+const UNITS: usize = 4;
 
 /// What one head did on a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,11 +56,13 @@ pub fn count(reader: &impl Reader, ids: &[u32]) -> Result<Vec<HeadStates>> {
         .collect();
     let call = Call {
         logits: Rows::None,
+        traces: true,
         replay: None,
     };
     let mut sequence = reader.start()?;
-    for ids in ids.chunks(PIECE) {
-        let reply = reader.read(&mut sequence, ids, &call, true)?;
+    let mut slices = Slices::new(ids, SLICE);
+    while let Some(ids) = slices.take(UNITS) {
+        let reply = reader.read(&mut sequence, ids, &call)?;
         for (trace, counts) in reply.traces.iter().zip(counts.chunks_mut(heads)) {
             for at in 0..trace.count.len() {
                 let decision = trace.decisions.get(at);

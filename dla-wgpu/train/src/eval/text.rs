@@ -24,24 +24,43 @@ impl TextScore {
     }
 }
 
+/// A text as a model reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    ids: Vec<u32>,
+    /// The bytes of all tokens but the first, which nothing predicts.
+    bytes: usize,
+}
+
+impl Encoded {
+    /// `text` in the tokens of `tokenizer`.
+    ///
+    /// # Errors
+    /// For a text that the tokenizer does not take.
+    pub fn new(tokenizer: &Tokenizer, text: &[u8]) -> Result<Self> {
+        let ids = tokenizer.encode_bytes(text)?;
+        let bytes = text.len() - first_bytes(tokenizer, &ids).min(text.len());
+        Ok(Self { ids, bytes })
+    }
+
+    /// Tokens that are predicted.
+    pub fn predicted(&self) -> usize {
+        self.ids.len().saturating_sub(1)
+    }
+}
+
 /// Predicts every token of every text but its first, in windows of `window` tokens that start from nothing.
 ///
 /// # Errors
-/// For texts that the tokenizer does not take or that have fewer than two tokens in all, no window,
-/// those of the reader, and when a loss is not finite.
-pub fn score<'a>(
-    reader: &impl Reader,
-    tokenizer: &Tokenizer,
-    texts: impl IntoIterator<Item = &'a [u8]>,
-    window: usize,
-) -> Result<TextScore> {
+/// For texts that have fewer than two tokens in all, no window, those of the reader, and when a loss is not finite.
+pub fn score(reader: &impl Reader, texts: &[Encoded], window: usize) -> Result<TextScore> {
     if window == 0 {
         return Err(Error::input("eval", "--length", "at least 1", window));
     }
     let mut score = TextScore::default();
     for text in texts {
-        let ids = tokenizer.encode_bytes(text)?;
-        for start in (0..ids.len().saturating_sub(1)).step_by(window) {
+        let ids = &text.ids;
+        for start in (0..text.predicted()).step_by(window) {
             let end = ids
                 .len()
                 .min(start.saturating_add(window).saturating_add(1));
@@ -49,7 +68,7 @@ pub fn score<'a>(
             let scores = reader.score(&example.ids, &example.targets)?;
             score.totals.add(scores.totals(&example.targets));
         }
-        score.bytes += text.len() - first_bytes(tokenizer, &ids).min(text.len());
+        score.bytes += text.bytes;
     }
     if score.totals.counted == 0 {
         return Err(Error::input("eval", "text", "at least two tokens", "fewer"));

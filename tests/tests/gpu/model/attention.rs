@@ -17,6 +17,7 @@ const NEAR: f64 = 1e-5;
 
 const EVERY: Call<'static> = Call {
     logits: Rows::All,
+    traces: true,
     replay: None,
 };
 

@@ -185,6 +185,7 @@ fn weights_in_fewer_bits_are_the_rounded_weights() {
                 .collect();
             let call = Call {
                 logits: Rows::All,
+                traces: true,
                 replay: Some(&replay),
             };
             let want = exact

@@ -59,6 +59,7 @@ fn kind_05_06_and_10_restored_rolled_back_and_reset() {
             &ids(9),
             &Call {
                 logits: Rows::All,
+                traces: true,
                 replay: None,
             },
         );
@@ -106,6 +107,7 @@ fn decisions_are_replayed() {
         assert_eq!(got, decisions);
         let call = Call {
             logits: Rows::All,
+            traces: true,
             replay: Some(&decisions),
         };
         let want = pair
@@ -156,12 +158,14 @@ fn what_comes_after_replayed_decisions_follows_from_their_states() {
         let mut session = pair.cpu.session();
         let call = Call {
             logits: Rows::All,
+            traces: true,
             replay: Some(&decisions),
         };
         let run = pair.cpu.run(&mut session, &ids[..replayed], &call);
         run.expect("possible decisions");
         let call = Call {
             logits: Rows::All,
+            traces: true,
             replay: None,
         };
         let want = pair.cpu.run(&mut session, &ids[replayed..], &call);
@@ -274,6 +278,7 @@ fn more_tokens_than_levels_are_refused() {
     pair.run(&mut batch, &[&ids[7..8]], &Wanted::default());
     let call = Call {
         logits: Rows::None,
+        traces: true,
         replay: None,
     };
     let cpu = pair.cpu.run(&mut pair.cpu.session(), &ids, &call);

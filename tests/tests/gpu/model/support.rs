@@ -134,6 +134,7 @@ impl Pair {
             .collect();
         let call = Call {
             logits: Rows::All,
+            traces: true,
             replay: Some(&replay),
         };
         let reply = self
@@ -167,6 +168,7 @@ impl Pair {
             ids,
             &Call {
                 logits: Rows::None,
+                traces: true,
                 replay: None,
             },
         );
