@@ -49,7 +49,7 @@ impl Plan {
                 key + value + decay + all(self.workspace.scores + self.workspace.sums),
                 2 * rows * c * (dk + dv),
             ),
-            "open_state" => (2 * states / k, 0),
+            "open_state" | "close_state" => (2 * states / k, 0),
             "boundary_scan" => (key + value + decay + rows * 24, 0),
             "compact" => (rows * 24 + slots + all(self.workspace.entries), 0),
             "chunk_state" => (

@@ -170,6 +170,8 @@ passes! {
     SCORE_DELTA = "score_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, TILE];
     /// Copies the newest states to where the scan carries them on.
     OPEN_STATE = "open_state" Nothing [SCALARS];
+    /// Copies the open states that the scan of the gated delta rule measured back to the cache.
+    CLOSE_STATE = "close_state" Nothing [SCALARS];
     /// Follows the chain of states through the chunks.
     BOUNDARY_SCAN = "boundary_scan" Nothing [SCORE_FUNCTIONS, TRACE, DECIDE, PAIRS, CHAIN, MEASURE_OPEN];
     /// The same for the gated delta rule.

@@ -266,7 +266,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             carry(sequence, first, cell, select(0u, last, last < CHUNK), valid, last == CHUNK, lane);
         }
         if (lane == 0u) {
-            has_open = 1u;
+            has_open = select(1u, u32(MEASURED), measured_to_end);
         }
     }
     workgroupBarrier();

@@ -119,5 +119,8 @@ fn delta_passes(spec: &Spec, compact: &'static Pass) -> Passes {
     passes.push((&shaders::CHUNK_STATE_DELTA, |plan, segment| {
         plan.groups(segment).chunk_state_delta
     }));
+    if spec.measure {
+        passes.push((&shaders::CLOSE_STATE, SEQUENCES));
+    }
     passes
 }

@@ -22,7 +22,7 @@ pub struct Groups {
     pub chunk: usize,
     /// One group a chunk and 64 columns of keys or values.
     pub delta_probe: usize,
-    /// One group a sequence: open_state, the boundary scans, compact, step and step_decide.
+    /// One group a sequence: open_state, close_state, the boundary scans, compact, step and step_decide.
     pub sequence: usize,
     /// One group a tile of a state.
     pub chunk_state: usize,

@@ -23,7 +23,8 @@ struct Thresholds {
 @group(0) @binding(2) var<uniform> thresholds: Thresholds;
 
 const STATE: u32 = KEY_DIM * VALUE_DIM;      // values of one state
-const OPEN: u32 = 2u * STATE + 1u;           // one sequence's record of open: the open state, 1 if there is one, workspace
+const OPEN: u32 = 2u * STATE + 1u;           // one sequence's record of open: the open state, a mark, workspace
+const MEASURED: f32 = 2.0;                   // that mark: 0 no open state, 1 there is one, 2 and the scan measured it
 const CONTROL: u32 = CAPACITY + 2u;          // one record of control: g, beta, lambda by rank
 const ENTRY: u32 = CAPACITY + 1u;            // one chunk's record of entries: a header, then the states
 const SCALARS: u32 = 3u * CAPACITY + 1u;     // one sequence's record of scalars: count, then n, info, place
