@@ -76,6 +76,9 @@ fn costs_by_hand() {
     // Means 3 of 2 tokens and 1 of 4: 2·4/6 · 2².
     let ward: f64 = compact::ward([2, 4], [36.0, 16.0], 24.0);
     assert!((ward - 16.0 / 3.0).abs() < 1e-12, "{ward}");
+    // Means 3 of 3 tokens and 1 of 5: 3·5/8 · 2².
+    let ward: f64 = compact::ward([3, 5], [81.0, 25.0], 45.0);
+    assert!((ward - 7.5).abs() < 1e-12, "{ward}");
     let costs = [MergeCost::Density, MergeCost::Ward, MergeCost::Oldest];
     let costs = costs.map(|cost| compact::pair_cost(cost, &pair));
     assert_eq!((costs[0], costs[2]), (2.0, 0.0));

@@ -195,7 +195,14 @@ fn kind_70_a_merge_by_ward_is_excused_inside_its_margin_only() {
         ([10.0, 10.1], [2, 3, 1], 2e-3),
     ];
     for ([a, b], [n, m, last], margin) in starts {
-        for (side, scale) in [(0.99, 1.0), (1.01, 1.0), (0.99, 1e-4), (1.01, 1e4)] {
+        for (side, scale) in [
+            (0.99, 1.0),
+            (1.01, 1.0),
+            (0.99, 1e-4),
+            (1.01, 1e-4),
+            (0.99, 1e4),
+            (1.01, 1e4),
+        ] {
             let least = cost([(a, n), (b, m)]);
             let (mut c, mut gap) = (b, 0.0);
             for _ in 0..60 {
