@@ -4,8 +4,8 @@ mod common;
 
 use common::{Case, File, assert_close, case_names, generate, golden};
 use dla_core::dla::{chunk, recurrent};
-use dla_core::trace::{Place, first_difference, judge};
-use dla_core::{Backbone, Config, Decisions, Dims, MergeCost, Output, Real, Schedule};
+use dla_core::trace::{Fault, Place, first_difference, judge};
+use dla_core::{Backbone, Config, Decision, Decisions, Dims, MergeCost, Output, Real, Schedule};
 
 /// Nearly every token is a boundary and merges another pair.
 fn busy(backbone: Backbone, merge: MergeCost) -> Case<f64> {
@@ -121,6 +121,77 @@ fn wrong_decisions_of_a_planned_schedule_are_found() {
         .fault
         .expect("17 is no multiple of 4");
     assert_eq!(fault.place.token, 17);
+    assert_eq!(fault.distance, f64::INFINITY);
+    let judged = verdict(&case, &decisions);
+    assert_eq!((judged.decisions, judged.near_ties), (200, 0));
+    case.lengths = Some(vec![15]);
+    let judged = verdict(&case, &decisions);
+    let short = (judged.decisions, judged.fault);
+    assert_eq!(short, (30, None), "17 is behind the end");
+}
+
+/// Every head of every sequence is judged by its own τ and named by its own place.
+#[test]
+fn each_head_is_judged_by_its_own_threshold() {
+    let dims = Dims {
+        batch: 2,
+        tokens: 30,
+        heads: 3,
+        groups: 1,
+        key_dim: 5,
+        value_dim: 4,
+        capacity: 30,
+    };
+    let mut case = generate::case(dims, Config::new(Backbone::Decay), 0.0, 9);
+    case.tau = vec![0.5, f64::INFINITY, -1.0];
+    let right = forward(&case).trace.decisions;
+    let judged = verdict(&case, &right);
+    assert_eq!((judged.fault, judged.decisions), (None, 2 * 3 * 29));
+    for (sequence, head) in (0..2).flat_map(|b| (0..3).map(move |h| (b, h))) {
+        let place = Place {
+            sequence,
+            token: 7,
+            head,
+        };
+        let at = dims.token_head(sequence, 7, head);
+        let mut wrong = right.clone();
+        wrong.boundary[at] = 1 - wrong.boundary[at];
+        let fault = verdict(&case, &wrong).fault.expect("turned");
+        assert_eq!(fault.place, place);
+        assert_eq!(first_difference(&dims, None, &right, &wrong), Some(place));
+    }
+    // Of several wrong decisions the first one of the first head that has one.
+    let mut wrong = right.clone();
+    for (sequence, token, head) in [(1, 3, 0), (0, 20, 1), (0, 11, 1)] {
+        let at = dims.token_head(sequence, token, head);
+        wrong.boundary[at] = 1 - wrong.boundary[at];
+    }
+    let place = verdict(&case, &wrong).fault.expect("turned").place;
+    assert_eq!((place.sequence, place.token, place.head), (0, 11, 1));
+    let first = first_difference(&dims, None, &right, &wrong).expect("turned");
+    assert_eq!((first.sequence, first.token, first.head), (1, 3, 0));
+}
+
+#[test]
+fn a_fault_says_where_what_and_how_far() {
+    let said = |opens, merge_at| {
+        let fault = Fault {
+            place: Place {
+                sequence: 1,
+                token: 23,
+                head: 4,
+            },
+            decided: Decision { opens, merge_at },
+            distance: 0.25,
+        };
+        fault.to_string()
+    };
+    let at = "sequence 1, token 23, head 4";
+    let end = "0.25 away from a tie";
+    assert_eq!(said(true, None), format!("{at}: boundary, {end}"));
+    let merging = format!("{at}: boundary, merging at 2, {end}");
+    assert_eq!(said(true, Some(2)), merging);
+    assert_eq!(said(false, None), format!("{at}: no boundary, {end}"));
 }
 
 #[test]

@@ -233,6 +233,52 @@ fn what_no_run_could_have_decided_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_state_knows_its_tokens_and_their_mean_information() {
+    let state = LiveState {
+        id: 3,
+        start: 10,
+        n: 4,
+        info: 6.0,
+    };
+    assert_eq!((state.tokens(), state.density()), (10..14, 1.5));
+    let newer = LiveState {
+        id: 5,
+        start: 14,
+        n: 2,
+        info: 1.0,
+    };
+    let both = LiveState {
+        n: 6,
+        info: 7.0,
+        ..state
+    };
+    assert_eq!(state.merged(&newer), both);
+}
+
+/// Positions are 32 bits: the last one can be taken, and none beyond it.
+#[test]
+fn a_sequence_ends_at_32_bits() {
+    let dims = dims(0, 2);
+    let mut cache = Cache::new(&dims);
+    cache.n[0] = u32::MAX - 2;
+    let mut ledger = Ledger::from_cache(dims, Schedule::Dynamic, &cache).expect("a cache");
+    let mut take = |tokens: usize| {
+        let decisions = Decisions {
+            boundary: vec![0; tokens],
+            merge_at: vec![-1; tokens],
+        };
+        ledger.take(tokens, &vec![0.0; tokens], &decisions, None, |_| ())
+    };
+    let error = take(3).expect_err("one too many");
+    assert_eq!(error.argument(), "tokens", "{error}");
+    take(2).expect("the last two");
+    take(0).expect("nothing");
+    assert!(take(1).is_err());
+    assert_eq!(ledger.position(0), u64::from(u32::MAX));
+    assert_eq!(ledger.position(1), 0, "beyond the batch");
+}
+
+#[test]
 fn events_are_plain_json() {
     let entry = Entry {
         sequence: 0,

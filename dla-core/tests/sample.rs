@@ -91,6 +91,34 @@ fn each_filter_keeps_what_was_computed_by_hand() {
     assert_eq!(with(cold), [1]);
 }
 
+/// Equal logits have equal weights, so a sum of them lies exactly at p.
+#[test]
+fn kind_73_filters_at_equality_keep_what_is_documented() {
+    let with = |change: &dyn Fn(&mut SamplerOptions), row: &[f32]| {
+        let mut options = SamplerOptions::default();
+        change(&mut options);
+        picked(options, &[], row)
+    };
+    let row = [1.5f32; 4];
+    for (top_p, kept) in [(0.25, 1), (0.5, 2), (0.75, 3), (1.0, 4)] {
+        let want: Vec<usize> = (0..kept).collect();
+        assert_eq!(with(&|o| o.top_p = top_p, &row), want, "{top_p} is reached");
+        let above = f32::from_bits(top_p.to_bits() + 1).min(1.0);
+        let want: Vec<usize> = (0..(kept + 1).min(4)).collect();
+        assert_eq!(with(&|o| o.top_p = above, &row), want, "{above} is not");
+    }
+    // As probable as min_p times the largest is probable enough; what is masked never is.
+    assert_eq!(with(&|o| o.min_p = 1.0, &row), [0, 1, 2, 3]);
+    let masked = [f32::NEG_INFINITY, 1.5, 1.5, f32::NEG_INFINITY];
+    assert_eq!(with(&|o| o.min_p = 1.0, &masked), [1, 2]);
+    assert_eq!(with(&|_| (), &masked), [1, 2]);
+    // Of equal logits top-k keeps the smaller ids, whatever k.
+    for k in 1..=4 {
+        let want: Vec<usize> = (0..k).collect();
+        assert_eq!(with(&|o| o.top_k = k, &row), want, "top-k of {k}");
+    }
+}
+
 #[test]
 fn the_penalty_lowers_what_is_in_the_window() {
     let row = [2.0, 3.0, -1.0, -1.5];

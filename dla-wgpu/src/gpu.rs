@@ -130,6 +130,15 @@ impl Gpu {
 
     /// Takes the application's own device and queue; nothing is submitted behind its back.
     ///
+    /// ```no_run
+    /// use dla_wgpu::{Gpu, wgpu};
+    /// # async fn run(adapter: wgpu::Adapter) -> Result<(), wgpu::RequestDeviceError> {
+    /// let (device, queue) = adapter.request_device(&Default::default()).await?;
+    /// let gpu = Gpu::from_host(device.clone(), queue.clone(), false);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// `checked` keeps the bounds checks in the shaders. Cooperative matrices are used only on
     /// devices that [`Gpu::new`] opened, since their shapes belong to the adapter.
     pub fn from_host(device: wgpu::Device, queue: wgpu::Queue, checked: bool) -> Self {

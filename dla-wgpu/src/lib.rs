@@ -3,7 +3,11 @@
 //! [`Gpu`] holds a device, the host's or one of its own. [`Operator`](op::Operator) is the bare
 //! operator for one shape: it plans every dispatch and buffer beforehand, records into a borrowed
 //! command encoder and never submits. [`op::run_async`] is the whole journey for arrays in memory.
-//! [`nn`] has the layers around it, prepared once as [`Dispatch`]es and recorded many times.
+//! [`nn`] has the layers around it, prepared once as [`Dispatch`]es and recorded many times, and [`model`]
+//! whole language models made of them.
+//!
+//! `wgpu` is re-exported: an application that hands its own device to [`Gpu::from_host`] opens it with
+//! `dla_wgpu::wgpu` and needs no dependency of its own, which might be another version.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 // In a page wgpu's objects stay on one thread, and so does what shares them.
@@ -24,6 +28,8 @@ mod scope;
 mod spec;
 mod way;
 pub mod work;
+
+pub use wgpu;
 
 pub use dispatch::Dispatch;
 pub use gpu::{Gpu, GpuOptions, Variant};

@@ -11,3 +11,4 @@ mod session;
 mod settings;
 mod support;
 mod training;
+mod upcycle;

@@ -79,7 +79,6 @@ fn manifest() -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "description": "Dynamic Linear Attention language models in a page, on WebGPU or on the CPU",
         "license": env!("CARGO_PKG_LICENSE"),
-        "repository": env!("CARGO_PKG_REPOSITORY"),
         "type": "module",
         "main": "index.js",
         "module": "index.js",
