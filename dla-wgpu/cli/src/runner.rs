@@ -3,7 +3,7 @@
 use dla_core::checkpoint::Checkpoint;
 use dla_core::model::{Call, ModelConfig, ModelSession, Reply, Rows};
 use dla_core::sample::{Candidates, Needs, largest};
-use dla_core::{Model, Result, Trace};
+use dla_core::{Error, Model, Result, Trace};
 use dla_wgpu::model::{self as device, Batch, Wanted};
 
 use crate::args::{Global, ModelArgs, Weights};
@@ -150,7 +150,7 @@ impl Runner {
     /// Takes `ids` in; gives the logits asked for. A device hands over what every layer decided only if `traces`.
     ///
     /// # Errors
-    /// Those of [`Model::run`], and a device that fails.
+    /// Those of [`Model::run`], a device that fails, and logits that are not finite.
     pub fn run(
         &self,
         sequence: &mut Sequence,
@@ -159,7 +159,7 @@ impl Runner {
         traces: bool,
     ) -> Result<Reply> {
         match (self, sequence) {
-            (Self::Cpu(model), Sequence::Cpu(session)) => model.run(session, ids, call),
+            (Self::Cpu(model), Sequence::Cpu(session)) => finite(model.run(session, ids, call)?),
             (_, Sequence::Gpu(batch)) => {
                 let replay = call.replay.map(|layers| [layers]);
                 let wanted = Wanted {
@@ -170,7 +170,7 @@ impl Runner {
                     replay: replay.as_ref().map(|items| &items[..]),
                 };
                 let taken = one(batch, ids, &wanted)?;
-                Ok(Reply {
+                finite(Reply {
                     logits: taken.logits,
                     traces: taken.traces,
                     lambda: taken.lambda,
@@ -242,6 +242,17 @@ impl dla_train::Reader for Runner {
         traces: bool,
     ) -> Result<Reply> {
         self.run(sequence, ids, call, traces)
+    }
+}
+
+/// Refuses logits that are not finite: whatever comes of them looks like a result.
+fn finite(reply: Reply) -> Result<Reply> {
+    match reply.logits.iter().find(|logit| !logit.is_finite()) {
+        Some(logit) => {
+            let advice = "the model's weights are NaN, or its activations leave the range of f32";
+            Err(Error::diverged("model", "logits", "finite numbers", logit).advise(advice))
+        }
+        None => Ok(reply),
     }
 }
 
