@@ -39,7 +39,7 @@ type Magnitude = (f32, f32);
 const PLAIN: Magnitude = (1.0, 1e-5);
 const MAGNITUDES: [Magnitude; 5] = [
     (1e20, 1e-5),
-    (1e37, 1e-5),
+    (1e36, 1e-5),
     (1e-25, 1e-5),
     (1e-25, 0.0),
     (1e-30, 0.0),
