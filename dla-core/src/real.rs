@@ -36,6 +36,22 @@ pub trait Real:
     /// for 0 as well. The yardstick neglects nothing.
     const NEGLIGIBLE: Self;
 
+    /// NaN.
+    const NAN: Self;
+    /// The least positive normal number.
+    const LEAST_NORMAL: Self;
+
+    /// A log decay at which nothing is left: e to its power is 0. Lower ones count as this one, so that their sums stay
+    /// finite.
+    const ERASED: Self;
+
+    /// A power of two that brings numbers whose squares overflow to where they do not.
+    const SHRINK: Self;
+    /// A power of two that brings numbers whose squares vanish to where they do not.
+    const GROW: Self;
+    /// Means of squares below this one may have lost some of them.
+    const LEAST_SQUARE: Self;
+
     /// Bytes in memory and in files.
     const BYTES: usize;
 
@@ -74,12 +90,18 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($t:ty, $negligible:expr) => {
+    ($t:ty, $negligible:expr, $erased:expr, $shrink:expr, $grow:expr, $least_square:expr) => {
         impl Real for $t {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const INFINITY: Self = <$t>::INFINITY;
             const NEGLIGIBLE: Self = $negligible;
+            const NAN: Self = <$t>::NAN;
+            const LEAST_NORMAL: Self = <$t>::MIN_POSITIVE;
+            const ERASED: Self = $erased;
+            const SHRINK: Self = $shrink;
+            const GROW: Self = $grow;
+            const LEAST_SQUARE: Self = $least_square;
             const BYTES: usize = size_of::<$t>();
             fn from_f64(x: f64) -> Self {
                 x as $t
@@ -111,5 +133,44 @@ macro_rules! real {
         }
     };
 }
-real!(f32, 1.0 / (1u128 << 100) as f32);
-real!(f64, 0.0);
+real!(
+    f32,
+    1.0 / (1u128 << 100) as f32,
+    -110.0,
+    f32::from_bits((127 - 96) << 23),
+    f32::from_bits((127 + 96) << 23),
+    f32::from_bits((127 - 90) << 23)
+);
+real!(
+    f64,
+    0.0,
+    -750.0,
+    f64::from_bits((1023 - 768) << 52),
+    f64::from_bits((1023 + 768) << 52),
+    f64::from_bits((1023 - 900) << 52)
+);
+
+#[cfg(test)]
+mod tests {
+    use super::Real;
+
+    fn constants<R: Real>(largest: R, loss: R) {
+        assert_eq!(R::ERASED.exp(), R::ZERO);
+        let shrunk = largest * R::SHRINK;
+        assert!((shrunk * shrunk).is_finite(), "{shrunk}");
+        let grown = R::LEAST_NORMAL * R::GROW;
+        assert!(grown * grown >= R::LEAST_NORMAL, "{grown}");
+        // What a mean loses by squares that vanish does not show.
+        let million = R::from_f64(1e6);
+        assert!(R::LEAST_NORMAL <= R::LEAST_SQUARE * loss);
+        // What is not small enough to be grown, is not too large when it was.
+        let most = (R::LEAST_SQUARE * million).sqrt() * R::GROW;
+        assert!((most * most).is_finite(), "{most}");
+    }
+
+    #[test]
+    fn units_bring_squares_into_range() {
+        constants(f32::MAX, 1e-10);
+        constants(f64::MAX, 1e-30);
+    }
+}

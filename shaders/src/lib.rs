@@ -36,6 +36,7 @@ const TRACE: Part = part!("common/trace");
 const DECIDE: Part = part!("common/decide");
 const SLOTS: Part = part!("common/slots");
 const SCALARS: Part = part!("common/scalars");
+const COST: Part = part!("common/cost");
 const PAIRS: Part = part!("common/pairs");
 const CHAIN: Part = part!("common/chain");
 const MEASURE_OPEN: Part = part!("common/measure_open");
@@ -77,6 +78,8 @@ const WEIGHTS_F32: Part = part!("common/weights_f32");
 const WEIGHTS_F16: Part = part!("common/weights_f16");
 const WEIGHTS_I8: Part = part!("common/weights_i8");
 const ACTIVATION: Part = part!("common/activation");
+const DECAY: Part = part!("common/decay");
+const NORM: Part = part!("common/norm");
 const GROUP_SUM: Part = part!("common/group_sum");
 const FOURS: Part = part!("common/fours");
 const INPUT_PLAIN: Part = part!("common/input_plain");
@@ -177,9 +180,9 @@ passes! {
     /// The same for the gated delta rule.
     BOUNDARY_SCAN_DELTA = "boundary_scan_delta" Nothing [SCORE_FUNCTIONS, TRANSITION_DELTA, TRACE, DECIDE, PAIRS, CHAIN, MEASURE_OPEN];
     /// The capacity rule over scalars; writes the slot map.
-    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, CHANGE, ORDER];
+    COMPACT = "compact" Nothing [SCORE_FUNCTIONS, TRACE, SCALARS, CHANGE, COST, ORDER];
     /// The same with one subgroup a sequence.
-    COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS];
+    COMPACT_SUBGROUP = "compact_subgroup" Subgroups [SCORE_FUNCTIONS, TRACE, SCALARS, COST];
     /// The states at every chunk's entry, where a value's width is a multiple of four.
     CHUNK_STATE = "chunk_state" Nothing [COLUMNS_4, SLOTS];
     /// The same where a value's width is not a multiple of four.
@@ -201,13 +204,13 @@ passes! {
     /// CHUNK_OUTPUT by cooperative matrices.
     CHUNK_OUTPUT_MATRIX = "chunk_output_matrix" Matrix [SCORE_FUNCTIONS, SLOTS];
     /// The recurrence token by token, where a value's width is a multiple of four.
-    STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, ORDER, ROWS, JUDGE, MOVE];
+    STEP = "step" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, COST, ORDER, ROWS, JUDGE, MOVE];
     /// The same for any width.
-    STEP_ANY = "step" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, ORDER, ROWS, JUDGE, MOVE];
+    STEP_ANY = "step" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, COST, ORDER, ROWS, JUDGE, MOVE];
     /// What one token changes, where a value's width is a multiple of four.
-    STEP_DECIDE = "step_decide" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, CHANGES, ORDER, ROWS, JUDGE];
+    STEP_DECIDE = "step_decide" Nothing [COLUMNS_4, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, CHANGES, COST, ORDER, ROWS, JUDGE];
     /// The same for any width.
-    STEP_DECIDE_ANY = "step_decide" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, CHANGES, ORDER, ROWS, JUDGE];
+    STEP_DECIDE_ANY = "step_decide" Nothing [COLUMNS_1, SCORE_FUNCTIONS, TRACE, DECIDE, SCALARS, CHANGE, CHANGES, COST, ORDER, ROWS, JUDGE];
     /// The states through one token, where a value's width is a multiple of four.
     STEP_MOVE = "step_move" Nothing [COLUMNS_4, SCALARS, CHANGE, CHANGES, ROWS, MOVE];
     /// The same for any width.
@@ -281,23 +284,23 @@ passes! {
     /// The same from a table in 8-bit integers.
     EMBED_I8 = "nn/embed" Nothing [LENGTHS, WEIGHTS_I8];
     /// A linear map of few rows.
-    MATVEC_F32 = "nn/matvec" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F32];
+    MATVEC_F32 = "nn/matvec" Nothing [FOURS, NORM, INPUT_PLAIN, WEIGHTS_F32];
     /// The same by weights in f16.
-    MATVEC_F16 = "nn/matvec" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F16];
+    MATVEC_F16 = "nn/matvec" Nothing [FOURS, NORM, INPUT_PLAIN, WEIGHTS_F16];
     /// The same by weights in 8-bit integers.
-    MATVEC_I8 = "nn/matvec" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_I8];
+    MATVEC_I8 = "nn/matvec" Nothing [FOURS, NORM, INPUT_PLAIN, WEIGHTS_I8];
     /// A linear map of few gated rows.
-    MATVEC_GATED_F32 = "nn/matvec" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_F32];
+    MATVEC_GATED_F32 = "nn/matvec" Nothing [FOURS, NORM, ACTIVATION, INPUT_GATED, WEIGHTS_F32];
     /// The same by weights in f16.
-    MATVEC_GATED_F16 = "nn/matvec" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_F16];
+    MATVEC_GATED_F16 = "nn/matvec" Nothing [FOURS, NORM, ACTIVATION, INPUT_GATED, WEIGHTS_F16];
     /// The same by weights in 8-bit integers.
-    MATVEC_GATED_I8 = "nn/matvec" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_I8];
+    MATVEC_GATED_I8 = "nn/matvec" Nothing [FOURS, NORM, ACTIVATION, INPUT_GATED, WEIGHTS_I8];
     /// A linear map of few rows after their norm.
-    MATVEC_NORMED_F32 = "nn/matvec" Nothing [FOURS, INPUT_NORMED, WEIGHTS_F32];
+    MATVEC_NORMED_F32 = "nn/matvec" Nothing [FOURS, NORM, INPUT_NORMED, WEIGHTS_F32];
     /// The same by weights in f16.
-    MATVEC_NORMED_F16 = "nn/matvec" Nothing [FOURS, INPUT_NORMED, WEIGHTS_F16];
+    MATVEC_NORMED_F16 = "nn/matvec" Nothing [FOURS, NORM, INPUT_NORMED, WEIGHTS_F16];
     /// The same by weights in 8-bit integers.
-    MATVEC_NORMED_I8 = "nn/matvec" Nothing [FOURS, INPUT_NORMED, WEIGHTS_I8];
+    MATVEC_NORMED_I8 = "nn/matvec" Nothing [FOURS, NORM, INPUT_NORMED, WEIGHTS_I8];
     /// A linear map of many rows.
     MATMUL_F32 = "nn/matmul" Nothing [FOURS, INPUT_PLAIN, WEIGHTS_F32];
     /// The same by weights in f16.
@@ -311,17 +314,17 @@ passes! {
     /// The same by weights in 8-bit integers.
     MATMUL_GATED_I8 = "nn/matmul" Nothing [FOURS, ACTIVATION, INPUT_GATED, WEIGHTS_I8];
     /// The root-mean-square norm of rows.
-    RMS_NORM = "nn/rms_norm" Nothing [GROUP_SUM];
+    RMS_NORM = "nn/rms_norm" Nothing [GROUP_SUM, NORM];
     /// A causal convolution of each channel by itself, then SiLU.
     CONV = "nn/conv" Nothing [LENGTHS, ACTIVATION];
     /// What a Mamba-2 mixer gives the operator.
-    MAMBA2_ARRAYS = "nn/mamba2_arrays" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS];
+    MAMBA2_ARRAYS = "nn/mamba2_arrays" Nothing [POSITIONS, ACTIVATION, DECAY, READ_WEIGHTS];
     /// What a Gated DeltaNet mixer gives the operator.
-    DELTA_ARRAYS = "nn/delta_arrays" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS, GROUP_SUM];
+    DELTA_ARRAYS = "nn/delta_arrays" Nothing [POSITIONS, ACTIVATION, DECAY, READ_WEIGHTS, GROUP_SUM, NORM];
     /// A Mamba-2 mixer's skip, gate and norm.
-    MAMBA2_OUTPUT = "nn/mamba2_output" Nothing [ACTIVATION, GROUP_SUM];
+    MAMBA2_OUTPUT = "nn/mamba2_output" Nothing [ACTIVATION, GROUP_SUM, NORM];
     /// A Gated DeltaNet mixer's norm and gate.
-    DELTA_OUTPUT = "nn/delta_output" Nothing [ACTIVATION, GROUP_SUM];
+    DELTA_OUTPUT = "nn/delta_output" Nothing [ACTIVATION, GROUP_SUM, NORM];
     /// The largest numbers of a row's slices.
     TOP_K = "nn/top_k" Nothing [CANDIDATES, CANDIDATES_VALUES];
     /// The largest of those.
@@ -339,7 +342,7 @@ passes! {
     /// Copies columns to where they belong.
     PLACE = "nn/place" Nothing [];
     /// The root-mean-square norm backwards.
-    NORM_GRADIENT = "nn/norm_gradient" Nothing [GROUP_SUM];
+    NORM_GRADIENT = "nn/norm_gradient" Nothing [GROUP_SUM, NORM];
     /// The MLP's gate backwards.
     GATED_GRADIENT = "nn/gated_gradient" Nothing [ACTIVATION, SLOPES];
     /// The convolution's SiLU backwards.
@@ -347,15 +350,15 @@ passes! {
     /// The convolution backwards.
     CONV_GRADIENT = "nn/conv_gradient" Nothing [LENGTHS];
     /// A Mamba-2 mixer's skip, gate and norm backwards.
-    MAMBA2_OUTPUT_GRADIENT = "nn/mamba2_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    MAMBA2_OUTPUT_GRADIENT = "nn/mamba2_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM, NORM];
     /// A Gated DeltaNet mixer's norm and gate backwards.
-    DELTA_OUTPUT_GRADIENT = "nn/delta_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    DELTA_OUTPUT_GRADIENT = "nn/delta_output_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM, NORM];
     /// The read weights backwards.
     READ_WEIGHTS_GRADIENT = "nn/read_weights_gradient" Nothing [POSITIONS, ACTIVATION, READ_WEIGHTS];
     /// What a Mamba-2 mixer gives the operator, backwards.
-    MAMBA2_ARRAYS_GRADIENT = "nn/mamba2_arrays_gradient" Nothing [ACTIVATION];
+    MAMBA2_ARRAYS_GRADIENT = "nn/mamba2_arrays_gradient" Nothing [ACTIVATION, DECAY];
     /// What a Gated DeltaNet mixer gives the operator, backwards.
-    DELTA_ARRAYS_GRADIENT = "nn/delta_arrays_gradient" Nothing [ACTIVATION, SLOPES, GROUP_SUM];
+    DELTA_ARRAYS_GRADIENT = "nn/delta_arrays_gradient" Nothing [ACTIVATION, DECAY, SLOPES, GROUP_SUM, NORM];
     /// Sums of the gradients by the vectors of equal ids.
     EMBED_SUM = "nn/embed_sum" Nothing [];
     /// The gradient by the table of vectors.
@@ -387,7 +390,7 @@ passes! {
     /// Weights in f16 from those in f32.
     HALVE = "nn/halve" Nothing [];
     /// The decay rates of heads from their logarithms.
-    DECAY_RATES = "nn/decay_rates" Nothing [];
+    DECAY_RATES = "nn/decay_rates" Nothing [ACTIVATION, DECAY];
 }
 
 /// How a pass uses a binding.

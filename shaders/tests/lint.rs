@@ -76,7 +76,7 @@ fn kind_14_workgroups_stay_within_the_default_limits() {
 #[test]
 fn kind_20_subgroup_passes_take_every_subgroup_size() {
     for pass in PASSES.iter().filter(|pass| pass.needs == Needs::Subgroups) {
-        for size in [4, 8, 16, 32, 64] {
+        for size in [4, 8, 16, 32, 64, 128] {
             let source = pass.default_source().replace(
                 "const SUBGROUP: u32 = 8u;",
                 &format!("const SUBGROUP: u32 = {size}u;"),

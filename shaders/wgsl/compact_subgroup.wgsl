@@ -103,16 +103,17 @@ fn next_state() -> State {
     );
 }
 
-// Twin of dla-core's dla/compact.rs. Costs are not negative, so their bits are in their order.
+// Twin of dla-core's dla/compact.rs: the oldest of the cheapest pairs.
 fn cheapest(after: State) -> u32 {
     if (COST == 2u) {
         return 0u;
     }
-    var cost = 0xffffffffu;
+    var rank = 0xffffffffu;
     if (lane + 1u < count) {
-        cost = bitcast<u32>((state.info + after.info) / f32(state.n + after.n));
+        rank = cost_rank((state.info + after.info) / f32(state.n + after.n));
     }
-    return firstTrailingBit(subgroupBallot(cost == subgroupMin(cost)).x);
+    let least = subgroupMin(rank);
+    return subgroupMin(select(0xffffffffu, lane, rank == least));
 }
 
 // Joins states j and j + 1; returns the newer one's place, now free.

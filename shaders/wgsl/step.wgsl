@@ -25,7 +25,7 @@ fn weigh(own: Thread, t: u32, live: u32) {
             let i = first + own.lane;
             let a = f32(n[i]);
             let b = f32(n[i + 1u]);
-            costs[i] = a * b / (a + b) * sums[own.lane];
+            costs[i] = cost_rank(a * b / (a + b) * sums[own.lane]);
         }
     }
     workgroupBarrier();

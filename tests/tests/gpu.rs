@@ -2,6 +2,8 @@
 
 #[path = "gpu/attention.rs"]
 mod attention;
+#[path = "gpu/compact.rs"]
+mod compact;
 #[path = "gpu/conv.rs"]
 mod conv;
 #[path = "gpu/erased.rs"]

@@ -11,7 +11,7 @@ pub struct Token<'a, R> {
     pub k: &'a [R],
     /// Value `[value_dim]`.
     pub v: &'a [R],
-    /// Log decay, at most 0; 0 where the call has none.
+    /// Log decay, at most 0 and at least [`Real::ERASED`]; 0 where the call has none.
     pub g: R,
     /// Write strength; 1 where the call has none.
     pub beta: R,

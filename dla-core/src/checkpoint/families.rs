@@ -78,7 +78,7 @@ fn mamba2(fields: &Fields<'_>) -> Result<ModelConfig> {
         conv_width: fields.size_or_none("conv_kernel")?.unwrap_or(4),
         conv_bias: fields.flag("use_conv_bias", true)?,
         bias: fields.flag("use_bias", false)?,
-        dt_limit: fields.range("time_step_limit", [0.0, f64::INFINITY])?,
+        dt_limit: step_limit(fields, "time_step_limit")?,
     };
     let inner = fields.number("expand", 2.0)? * hidden as f64;
     let product = (mixer.heads * mixer.head_dim) as f64;
@@ -93,7 +93,7 @@ fn mamba2(fields: &Fields<'_>) -> Result<ModelConfig> {
         layers: fields.size("num_hidden_layers")?,
         vocabulary: fields.size("vocab_size")?,
         tied: fields.flag("tie_word_embeddings", false)?,
-        norm_epsilon: fields.number("layer_norm_epsilon", 1e-5)? as f32,
+        norm_epsilon: fields.epsilon("layer_norm_epsilon", 1e-5)? as f32,
         mixer: MixerConfig::Mamba2(mixer),
         dla: None,
     })
@@ -170,8 +170,18 @@ fn ssm_cfg(ssm: &Fields<'_>, hidden: usize) -> Result<Mamba2Config> {
         conv_width: ssm.size_or_none("d_conv")?.unwrap_or(4),
         conv_bias: ssm.flag("conv_bias", true)?,
         bias: ssm.flag("bias", false)?,
-        dt_limit: ssm.range("dt_limit", [0.0, f64::INFINITY])?,
+        dt_limit: step_limit(ssm, "dt_limit")?,
     })
+}
+
+/// The range that Δ is clamped to: below 0 states would grow, and an infinite Δ has no decay.
+fn step_limit(fields: &Fields<'_>, key: &str) -> Result<[f32; 2]> {
+    let [least, most] = fields.range(key, [0.0, f64::INFINITY])?;
+    if most >= 0.0 && least < f32::INFINITY {
+        return Ok([least, most]);
+    }
+    let expected = "a finite number, then one of at least 0";
+    Err(fields.refuse(key, expected, format!("{least}, {most}")))
 }
 
 /// fla's Gated DeltaNet.
@@ -200,7 +210,7 @@ fn gated_deltanet(fields: &Fields<'_>) -> Result<ModelConfig> {
         layers: fields.size("num_hidden_layers")?,
         vocabulary: fields.size("vocab_size")?,
         tied: fields.flag("tie_word_embeddings", false)?,
-        norm_epsilon: fields.number("norm_eps", 1e-6)? as f32,
+        norm_epsilon: fields.epsilon("norm_eps", 1e-6)? as f32,
         mixer: MixerConfig::GatedDelta(GatedDeltaConfig {
             key_heads,
             value_heads: fields.size_or_none("num_v_heads")?.unwrap_or(key_heads),
@@ -225,7 +235,7 @@ fn attention(fields: &Fields<'_>) -> Result<ModelConfig> {
         layers: fields.size("num_hidden_layers")?,
         vocabulary: fields.size("vocab_size")?,
         tied: fields.flag("tie_word_embeddings", false)?,
-        norm_epsilon: fields.number("norm_eps", 1e-6)? as f32,
+        norm_epsilon: fields.epsilon("norm_eps", 1e-6)? as f32,
         mixer: MixerConfig::Attention(AttentionConfig {
             heads: fields.size("num_heads")?,
             head_dim: fields.size("head_dim")?,
@@ -285,13 +295,9 @@ fn dla(section: &Fields<'_>, backbone: Backbone) -> Result<DlaConfig> {
         merge: section
             .parsed("merge", "density, ward or oldest")?
             .unwrap_or(defaults.merge),
-        epsilon: section.number("epsilon", defaults.epsilon)?,
+        epsilon: section.epsilon("epsilon", defaults.epsilon)?,
         ..defaults
     };
-    let check = operator.check();
-    check.map_err(|_| {
-        section.refuse("epsilon", "at least 0, and finite in f32", operator.epsilon)
-    })?;
     let capacity = section.size_or_none("capacity")?.unwrap_or(30);
     Ok(DlaConfig { capacity, operator })
 }

@@ -133,13 +133,27 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A number, which may be infinite.
+    /// A finite number.
     pub(super) fn number(&self, key: &str, default: f64) -> Result<f64> {
-        self.value(key)
-            .map_or(Ok(default), |value| self.float(key, value))
+        let Some(value) = self.value(key) else {
+            return Ok(default);
+        };
+        match self.float(key, value)? {
+            number if number.is_finite() => Ok(number),
+            number => Err(self.refuse(key, "a finite number", number)),
+        }
     }
 
-    /// Two numbers in order.
+    /// An ε under a root or beside a denominator: at least 0, and finite in single precision.
+    pub(super) fn epsilon(&self, key: &str, default: f64) -> Result<f64> {
+        let number = self.number(key, default)?;
+        match number >= 0.0 && (number as f32).is_finite() {
+            true => Ok(number),
+            false => Err(self.refuse(key, "at least 0, and finite in f32", number)),
+        }
+    }
+
+    /// Two numbers in order, which may be infinite; NaN is none.
     pub(super) fn range(&self, key: &str, default: [f64; 2]) -> Result<[f32; 2]> {
         let [least, most] = match self.value(key) {
             None => default,

@@ -5,6 +5,11 @@ use crate::dims::Dims;
 use crate::inputs::Inputs;
 use crate::real::Real;
 
+/// A log decay whose sums stay finite; NaN stays NaN.
+fn decay<R: Real>(g: R) -> R {
+    if g < R::ERASED { R::ERASED } else { g }
+}
+
 /// The tokens of one head of one sequence, borrowed from the inputs of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a, R> {
@@ -44,7 +49,7 @@ impl<'a, R: Real> Sequence<'a, R> {
             q: &self.inputs.q[key..key + dk],
             k: &self.inputs.k[key..key + dk],
             v: &self.inputs.v[at * dv..(at + 1) * dv],
-            g: self.inputs.g.map_or(R::ZERO, |g| g[at]),
+            g: self.inputs.g.map_or(R::ZERO, |g| decay(g[at])),
             beta: self.inputs.beta.map_or(R::ONE, |beta| beta[at]),
         }
     }

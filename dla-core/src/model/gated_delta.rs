@@ -9,7 +9,7 @@ use super::tensors::GatedDeltaTensors;
 use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::{sigmoid, softplus};
-use crate::nn::{Linear, RmsNorm, norm};
+use crate::nn::{Linear, RmsNorm, decay, norm};
 
 /// ε under the root of the keys' and queries' length.
 pub(super) const L2_EPSILON: f32 = 1e-6;
@@ -25,8 +25,8 @@ pub(super) struct GatedDelta {
     v: ConvolvedProjection,
     a_proj: Linear,
     b_proj: Linear,
-    /// −e^{A_log} `[value_heads]`.
-    a: Vec<f32>,
+    /// The [`decay::rate`]s of A_log, `[value_heads]`.
+    rates: Vec<f32>,
     /// `[value_heads]`.
     dt_bias: Vec<f32>,
     g_proj: Option<Linear>,
@@ -52,7 +52,7 @@ impl GatedDelta {
             v: ConvolvedProjection::new(hidden, values, tensors.v),
             a_proj: projection(tensors.a_proj),
             b_proj: projection(tensors.b_proj),
-            a: tensors.a_log.iter().map(|a| -a.exp()).collect(),
+            rates: tensors.a_log.into_iter().map(decay::rate).collect(),
             dt_bias: tensors.dt_bias,
             g_proj: tensors.g_proj.map(projection),
             o_norm: RmsNorm::new(tensors.o_norm, model.norm_epsilon),
@@ -101,9 +101,10 @@ impl GatedDelta {
     /// g `[tokens, value_heads]`.
     fn log_decay(&self, x: &[f32]) -> Vec<f32> {
         let mut g = self.a_proj.forward(x);
-        for row in g.chunks_exact_mut(self.a.len()) {
-            for (g, (a, bias)) in row.iter_mut().zip(self.a.iter().zip(&self.dt_bias)) {
-                *g = a * softplus(*g + bias);
+        for row in g.chunks_exact_mut(self.rates.len()) {
+            for (g, (&rate, bias)) in row.iter_mut().zip(self.rates.iter().zip(&self.dt_bias)) {
+                let step = *g + bias;
+                *g = decay::log_decay(rate, step, softplus(step));
             }
         }
         g

@@ -8,7 +8,7 @@ use super::tensors::Mamba2Tensors;
 use crate::decisions::Decisions;
 use crate::error::Result;
 use crate::nn::activation::{silu, softplus};
-use crate::nn::{CausalConv, Linear, RmsNorm};
+use crate::nn::{CausalConv, Linear, RmsNorm, decay};
 use crate::parallel::{EXPONENTIAL, map_values};
 
 /// A Mamba-2 mixer: one projection to z, x, B, C and Δ; a convolution over x, B, C; the operator
@@ -18,8 +18,8 @@ pub(super) struct Mamba2 {
     config: Mamba2Config,
     in_proj: Linear,
     conv: CausalConv,
-    /// A = −e^{A_log} `[heads]`.
-    a: Vec<f32>,
+    /// The [`decay::rate`]s of A_log, `[heads]`.
+    rates: Vec<f32>,
     /// `[heads]`.
     dt_bias: Vec<f32>,
     /// `[heads]`.
@@ -50,7 +50,7 @@ impl Mamba2 {
             config: config.clone(),
             in_proj: Linear::new(hidden, tensors.in_proj, tensors.in_bias),
             conv: CausalConv::new(config.conv_channels(), tensors.conv, tensors.conv_bias),
-            a: tensors.a_log.iter().map(|a| -a.exp()).collect(),
+            rates: tensors.a_log.into_iter().map(decay::rate).collect(),
             dt_bias: tensors.dt_bias,
             d: tensors.d,
             norm: norm.grouped(config.groups),
@@ -74,8 +74,8 @@ impl Mamba2 {
         let mut split = self.split(&self.in_proj.forward(x));
         let mut xbc = self.conv.forward(&split.xbc, &mut state.conv[0]);
         map_values(&mut xbc, EXPONENTIAL, |_, x| silu(x));
-        self.step_sizes(&mut split.dt);
-        let (values, arrays) = self.arrays(&xbc, &split.dt);
+        let sizes = self.step_sizes(&mut split.dt);
+        let (values, arrays) = self.arrays(&xbc, &split.dt, &sizes);
         let (mut y, seen) = self.operator.forward(x, &arrays, state, replay)?;
         self.add_skip(&mut y, &values);
         let y = self.norm.gate_first(&y, &split.z);
@@ -94,18 +94,19 @@ impl Mamba2 {
         Split { z, xbc, dt }
     }
 
-    /// Δ = clamp(softplus(Δ + bias)), `[tokens, heads]`.
-    fn step_sizes(&self, dt: &mut [f32]) {
+    /// Adds the bias to `steps`; gives Δ = clamp(softplus(steps)), both `[tokens, heads]`.
+    fn step_sizes(&self, steps: &mut [f32]) -> Vec<f32> {
         let [least, most] = self.config.dt_limit;
-        for row in dt.chunks_exact_mut(self.config.heads) {
-            for (dt, bias) in row.iter_mut().zip(&self.dt_bias) {
-                *dt = softplus(*dt + bias).clamp(least, most);
-            }
-        }
+        let steps = steps.iter_mut().zip(self.dt_bias.iter().cycle());
+        let size = |(step, bias): (&mut f32, &f32)| {
+            *step += bias;
+            softplus(*step).clamp(least, most)
+        };
+        steps.map(size).collect()
     }
 
     /// x `[tokens, heads, head_dim]`, and what the operator takes.
-    fn arrays(&self, xbc: &[f32], dt: &[f32]) -> (Vec<f32>, Arrays) {
+    fn arrays(&self, xbc: &[f32], steps: &[f32], sizes: &[f32]) -> (Vec<f32>, Arrays) {
         let (inner, keys) = (self.config.inner(), self.config.keys());
         let (mut x, mut k, mut q) = (Vec::new(), Vec::new(), Vec::new());
         for row in xbc.chunks_exact(self.config.conv_channels()) {
@@ -113,15 +114,14 @@ impl Mamba2 {
             k.extend_from_slice(&row[inner..inner + keys]);
             q.extend_from_slice(&row[inner + keys..]);
         }
-        let heads = x.chunks_exact(self.config.head_dim).zip(dt);
+        let heads = x.chunks_exact(self.config.head_dim).zip(sizes);
         let v = heads
             .flat_map(|(x, dt)| x.iter().map(move |x| x * dt))
             .collect();
-        let g = dt
-            .iter()
-            .zip(self.a.iter().cycle())
-            .map(|(dt, a)| dt * a)
-            .collect();
+        let rates = self.rates.iter().cycle();
+        let g = steps.iter().zip(sizes).zip(rates);
+        let g = g.map(|((&step, &size), &rate)| decay::log_decay(rate, step, size));
+        let g = g.collect();
         let beta = None;
         (x, Arrays { q, k, v, g, beta })
     }

@@ -7,6 +7,7 @@
 mod attention;
 mod block;
 mod call;
+mod check;
 mod config;
 mod convolved;
 mod gated_delta;
@@ -81,12 +82,14 @@ impl Model {
     /// Builds a model of these settings from a source of tensors.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Those of the source, of [`ModelConfig::check`] and of [`ModelConfig::check_tensors`].
     pub fn build(
         config: &ModelConfig,
         weights: &mut impl Weights<Tensor = Vec<f32>>,
     ) -> Result<Self> {
+        config.check()?;
         let tensors = ModelTensors::load(config, weights)?;
+        config.check_tensors(&tensors)?;
         let blocks = tensors.blocks.into_iter();
         Ok(Self {
             config: config.clone(),

@@ -11,11 +11,14 @@ use crate::decisions::Decisions;
 use crate::dims::Dims;
 use crate::dla::readout::weight_index;
 use crate::dla::{chunk, recurrent};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inputs::Inputs;
 use crate::nn::Linear;
 use crate::nn::activation::softplus;
 use crate::parallel::{EXPONENTIAL, for_rows};
+
+/// Why a model's values may be no numbers.
+const BEYOND: &str = "its weights are NaN, or its activations leave the range of f32";
 
 /// One layer's operator.
 #[derive(Clone, Debug)]
@@ -82,6 +85,8 @@ impl Operator {
             Some(read) => read.forward(x),
             None => vec![1.0; dims.lambda_len()],
         };
+        numbers("log decay", &arrays.g)?;
+        numbers("read weights", &lambda)?;
         let inputs = Inputs {
             q: &arrays.q,
             k: &arrays.k,
@@ -124,6 +129,14 @@ impl Operator {
             }
         }
         last
+    }
+}
+
+/// Refuses what activations that left the range of single precision have made of an array that the operator checks.
+fn numbers(what: &'static str, values: &[f32]) -> Result<()> {
+    match values.iter().any(|value| value.is_nan()) {
+        true => Err(Error::diverged("model", what, "numbers", "NaN").advise(BEYOND)),
+        false => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod attention;
 #[cfg(test)]
 pub(crate) mod check;
 pub mod conv;
+pub mod decay;
 pub mod embedding;
 pub mod linear;
 pub mod loss;

@@ -1,4 +1,4 @@
-//! Root-mean-square norms, and the norm of L2.
+//! Root-mean-square norms, and the norm of L2, right for values of any magnitude.
 
 use super::activation::{silu, silu_slope};
 use crate::parallel::{EXPONENTIAL, for_rows};
@@ -103,11 +103,13 @@ impl<R: Real> RmsNorm<R> {
             let (x, d_y) = (&x[first..first + group], &d_y[first..first + group]);
             let column = first % width;
             let weight = &self.weight[column..column + group];
-            let scale = self.scale(x);
+            let Root { unit, value } = self.root(x);
+            let scale = R::ONE / value;
+            let x: Vec<R> = x.iter().map(|&x| x * unit).collect();
             let weighted: Vec<R> = d_y.iter().zip(weight).map(|(&d, &w)| d * w).collect();
-            let pull = dot(&weighted, x) * scale * scale / R::from_f64(group as f64);
+            let pull = dot(&weighted, &x) * scale * scale / R::from_f64(group as f64);
             for i in 0..group {
-                d.x[first + i] = scale * (weighted[i] - x[i] * pull);
+                d.x[first + i] = unit * (scale * (weighted[i] - x[i] * pull));
                 d.weight[column + i] += d_y[i] * x[i] * scale;
             }
         }
@@ -159,23 +161,61 @@ impl<R: Real> RmsNorm<R> {
     fn normalise_row(&self, row: &mut [R]) {
         let groups = row.chunks_exact_mut(self.group);
         for (x, weight) in groups.zip(self.weight.chunks_exact(self.group)) {
-            let scale = self.scale(x);
-            x.iter_mut().zip(weight).for_each(|(x, &w)| *x *= scale * w);
+            let Root { unit, value } = self.root(x);
+            let scale = R::ONE / value;
+            x.iter_mut()
+                .zip(weight)
+                .for_each(|(x, &w)| *x = *x * unit * (scale * w));
         }
     }
 
-    /// 1 / sqrt(mean(x²) + ε) of one group.
-    fn scale(&self, x: &[R]) -> R {
-        let mean = square_norm(x) / R::from_f64(self.group as f64);
-        R::ONE / (mean + self.epsilon).sqrt()
+    /// sqrt(mean(x²) + ε) of one group.
+    fn root(&self, x: &[R]) -> Root<R> {
+        Root::new(x, R::from_f64(self.group as f64), self.epsilon)
+    }
+}
+
+/// The root of a mean of squares plus ε, `value / unit`.
+///
+/// The unit is 1 where squares are in range. Otherwise it is a power of two by which values are multiplied before their
+/// squares are taken: those of large values overflow, and those of small ones vanish where ε does not outweigh them.
+#[derive(Clone, Copy, Debug)]
+struct Root<R> {
+    unit: R,
+    /// NaN where a value is not finite, which 1 / ∞ would hide.
+    value: R,
+}
+
+impl<R: Real> Root<R> {
+    /// sqrt(Σx² / count + ε).
+    fn new(x: &[R], count: R, epsilon: R) -> Self {
+        let mean = square_norm(x) / count + epsilon;
+        let unit = match mean.is_finite() {
+            true if mean >= R::LEAST_SQUARE => {
+                return Self {
+                    unit: R::ONE,
+                    value: mean.sqrt(),
+                };
+            }
+            true => R::GROW,
+            false => R::SHRINK,
+        };
+        let square: R = x.iter().map(|&x| x * unit).map(|x| x * x).sum();
+        let mean = square / count + epsilon * unit * unit;
+        let value = match mean.is_finite() {
+            true => mean.sqrt(),
+            false => R::NAN,
+        };
+        Self { unit, value }
     }
 }
 
 /// Scales each row of `width` values to `scale · x / sqrt(Σx² + ε)`.
 pub fn l2<R: Real>(x: &mut [R], width: usize, epsilon: R, scale: R) {
     for row in x.chunks_exact_mut(width) {
-        let factor = scale / (square_norm(row) + epsilon).sqrt();
-        row.iter_mut().for_each(|x| *x *= factor);
+        let Root { unit, value } = Root::new(row, R::ONE, epsilon);
+        let factor = scale / value;
+        row.iter_mut().for_each(|x| *x = *x * unit * factor);
     }
 }
 
@@ -184,11 +224,12 @@ pub fn l2<R: Real>(x: &mut [R], width: usize, epsilon: R, scale: R) {
 pub fn l2_backward<R: Real>(x: &[R], width: usize, epsilon: R, scale: R, d_y: &[R]) -> Vec<R> {
     let mut d_x = d_y.to_vec();
     for (d_x, x) in d_x.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-        let square = square_norm(x) + epsilon;
-        let pull = dot(d_x, x) / square;
-        let factor = scale / square.sqrt();
-        for (d_x, &x) in d_x.iter_mut().zip(x) {
-            *d_x = factor * (*d_x - x * pull);
+        let Root { unit, value } = Root::new(x, R::ONE, epsilon);
+        let x: Vec<R> = x.iter().map(|&x| x * unit).collect();
+        let pull = dot(d_x, &x) / (value * value);
+        let factor = scale / value;
+        for (d_x, &x) in d_x.iter_mut().zip(&x) {
+            *d_x = unit * (factor * (*d_x - x * pull));
         }
     }
     d_x
@@ -241,6 +282,71 @@ mod tests {
             assert_gradient("x", &x, &d.x, |x| loss(x, &gate, &weight));
             assert_gradient("gate", &gate, &d.gate, |gate| loss(&x, gate, &weight));
             assert_gradient("weight", &weight, &d.weight, |w| loss(&x, &gate, w));
+        }
+    }
+
+    /// Values whose squares overflow or vanish are normed as their multiples in range are.
+    fn any_magnitude<R: crate::real::Real>(factors: &[f64], most: f64) {
+        let (rows, width) = (2, 6);
+        let cast = |x: &[f64]| x.iter().map(|&x| R::from_f64(x)).collect::<Vec<R>>();
+        let (x, d_y) = (numbers(rows * width, 1), cast(&numbers(rows * width, 3)));
+        let gate = cast(&numbers(rows * width, 4));
+        let weight = cast(&numbers(width, 2));
+        let norm = RmsNorm::new(weight, R::ZERO).grouped(2);
+        let near = |what: &str, got: &[R], want: &[R], factor: f64| {
+            for (got, want) in got.iter().zip(want) {
+                let (got, want) = (got.to_f64() * factor, want.to_f64());
+                assert!(
+                    (got - want).abs() <= most * (1.0 + want.abs()),
+                    "{what}, {factor:e}: {got}, not {want}"
+                );
+            }
+        };
+        let plain = cast(&x);
+        for &factor in factors {
+            let x = cast(&x.iter().map(|x| x * factor).collect::<Vec<_>>());
+            near("y", &norm.forward(&x), &norm.forward(&plain), 1.0);
+            near(
+                "gate first",
+                &norm.gate_first(&x, &gate),
+                &norm.gate_first(&plain, &gate),
+                1.0,
+            );
+            near(
+                "norm first",
+                &norm.norm_first(&x, &gate),
+                &norm.norm_first(&plain, &gate),
+                1.0,
+            );
+            let (got, want) = (norm.backward(&x, &d_y), norm.backward(&plain, &d_y));
+            near("d x", &got.x, &want.x, factor);
+            near("d weight", &got.weight, &want.weight, 1.0);
+            let got = norm.gate_first_backward(&x, &gate, &d_y);
+            let want = norm.gate_first_backward(&plain, &gate, &d_y);
+            near("d gate", &got.gate, &want.gate, 1.0);
+            let (mut got, mut want) = (x.clone(), plain.clone());
+            l2(&mut got, width, R::ZERO, R::ONE);
+            l2(&mut want, width, R::ZERO, R::ONE);
+            near("l2", &got, &want, 1.0);
+            let got = l2_backward(&x, width, R::ZERO, R::ONE, &d_y);
+            let want = l2_backward(&plain, width, R::ZERO, R::ONE, &d_y);
+            near("d l2", &got, &want, factor);
+        }
+    }
+
+    #[test]
+    fn kind_40_norms_are_right_at_every_magnitude() {
+        any_magnitude::<f32>(&[1e-30, 1e-20, 1e19, 1e20, 1e30, 1e37], 1e-5);
+        any_magnitude::<f64>(&[1e-300, 1e-200, 1e160, 1e300], 1e-13);
+    }
+
+    #[test]
+    fn kind_40_a_row_that_is_not_finite_has_no_norm() {
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let norm = RmsNorm::new(vec![1.0; 3], 1e-5);
+            let y = norm.forward(&[1.0, bad, 2.0, 1.0, 1.0, 1.0]);
+            assert!(y[..3].iter().all(|y| y.is_nan()), "{y:?}");
+            assert!(y[3..].iter().all(|y| (y - 1.0).abs() < 1e-4), "{y:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use dla_core::model::{
     AttentionTensors, BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors,
     MixerTensors, MlpTensors, ModelConfig, ModelTensors, Names, TensorName, Weights,
 };
+use dla_core::nn::decay;
 use dla_core::{Error, Result, Schedule};
 
 use super::specs::BlockSpecs;
@@ -61,7 +62,7 @@ pub(super) enum MixerWeights {
 /// The weights of a mixer that keeps states.
 #[derive(Debug)]
 pub(super) struct RecurrentWeights {
-    /// Mamba-2: Δ's bias, A and D, `[3, heads]`; Gated DeltaNet: the bias and A, `[2, heads]`.
+    /// Mamba-2: Δ's bias, decay rates and D, `[3, heads]`; Gated DeltaNet: the bias and decay rates, `[2, heads]`.
     pub(super) heads: wgpu::Buffer,
     /// L and a of λ, `[2, heads, capacity]`; none for a plain checkpoint.
     pub(super) read: Option<wgpu::Buffer>,
@@ -99,6 +100,7 @@ impl ModelWeights {
         weights: &mut impl Weights<Tensor = Vec<f32>>,
         weight_type: WeightType,
     ) -> Result<Self> {
+        config.check()?;
         let names = ModelTensors::load(config, &mut Names)?;
         let mut loader = Loader {
             gpu,
@@ -202,6 +204,7 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         let conv = BlockSpecs::of(config).conv;
         let conv = conv.pack(&self.read(&names.conv)?, bias.as_deref())?;
         let mut heads = self.read(&names.dt_bias)?;
+        config.check_step_bias(&names.dt_bias.name, &heads)?;
         heads.extend(self.rates(&names.a_log)?);
         heads.extend(self.read(&names.d)?);
         Ok(BlockWeights {
@@ -313,9 +316,9 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
         })
     }
 
-    /// A = −e^{A_log}.
+    /// The decay rates of A_log.
     fn rates(&mut self, name: &TensorName) -> Result<Vec<f32>> {
-        Ok(self.read(name)?.iter().map(|a| -a.exp()).collect())
+        Ok(self.read(name)?.into_iter().map(decay::rate).collect())
     }
 
     async fn read_weights(

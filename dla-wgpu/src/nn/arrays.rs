@@ -28,12 +28,12 @@ pub struct ReadColumns {
     pub fenwick: bool,
 }
 
-/// The arrays of a Mamba-2 mixer: k = B, q = C, v = Δ·x, g = Δ·A, β = 1; Δ = softplus(dt + bias), clamped.
+/// The arrays of a Mamba-2 mixer: k = B, q = C, v = Δ·x, g = −e^{A_log}·Δ, β = 1; Δ = softplus(dt + bias), clamped.
 #[derive(Clone, Copy, Debug)]
 pub struct Mamba2Arrays<'a> {
     /// Sizes and columns.
     pub spec: Mamba2ArraysSpec,
-    /// `[3, H]`: Δ's bias, A = −e^{A_log}, D.
+    /// `[3, H]`: Δ's bias, the [rates](dla_core::nn::decay::rate) of A_log, D.
     pub heads: &'a wgpu::Buffer,
     /// `[2, H, K]`: λ's scale L and bias a; needed where λ is projected.
     pub read_weights: Option<&'a wgpu::Buffer>,
@@ -57,12 +57,12 @@ pub struct Mamba2ArraysSpec {
 }
 
 /// The arrays of a Gated DeltaNet mixer: q and k of unit length, q scaled by Dk^−½, v,
-/// g = A·softplus(a + bias), β = most·sigmoid(b).
+/// g = −e^{A_log}·softplus(a + bias), β = most·sigmoid(b).
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaArrays<'a> {
     /// Sizes and columns.
     pub spec: DeltaArraysSpec,
-    /// `[2, H]`: the bias of a, A = −e^{A_log}.
+    /// `[2, H]`: the bias of a, the [rates](dla_core::nn::decay::rate) of A_log.
     pub heads: &'a wgpu::Buffer,
     /// `[2, H, K]`: λ's scale L and bias a; needed where λ is projected.
     pub read_weights: Option<&'a wgpu::Buffer>,

@@ -66,7 +66,8 @@ fn chunk_passes(spec: &Spec, variant: Variant) -> Passes {
 /// The passes that decide, and give the states at every chunk's entry.
 pub(super) fn state_passes(spec: &Spec, variant: Variant) -> Passes {
     let mut passes: Passes = vec![(&shaders::CHUNK_DECAY, CHUNKS)];
-    let compact = if spec.dims.capacity <= variant.subgroup {
+    // One lane a state, and four for the words of the slot map; WebGPU's subgroups have 4 to 128.
+    let compact = if variant.subgroup >= spec.dims.capacity.max(4) {
         &shaders::COMPACT_SUBGROUP
     } else {
         &shaders::COMPACT

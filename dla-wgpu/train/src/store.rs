@@ -261,11 +261,12 @@ impl Store {
 /// Settings and tensors of a model directory.
 ///
 /// # Errors
-/// Those of [`Checkpoint::open`] and [`Checkpoint::weights`].
+/// Those of [`Checkpoint::open`], [`Checkpoint::weights`] and [`ModelConfig::check_tensors`].
 pub fn read_model(folder: &Path) -> Result<(ModelConfig, ModelTensors<Vec<f32>>)> {
     let checkpoint = Checkpoint::open(folder)?;
     let config = checkpoint.config().clone();
     let tensors = ModelTensors::load(&config, &mut checkpoint.weights()?)?;
+    config.check_tensors(&tensors)?;
     Ok((config, tensors))
 }
 

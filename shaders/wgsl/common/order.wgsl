@@ -6,7 +6,7 @@ var<workgroup> count: u32;
 var<workgroup> n: array<u32, CAPACITY>;
 var<workgroup> info: array<f32, CAPACITY>;
 var<workgroup> used: array<u32, 2>;              // places that hold a state, 64 bits
-var<workgroup> costs: array<f32, CAPACITY>;      // what merging i and i + 1 costs
+var<workgroup> costs: array<u32, CAPACITY>;      // the rank of what merging i and i + 1 costs
 
 // Thread `lane` of `lanes` loads its share; mark_used must follow, after a barrier if there are several.
 fn load_order(sequence: u32, lane: u32, lanes: u32) {
@@ -46,9 +46,9 @@ fn store_order(sequence: u32, lane: u32, lanes: u32) {
 // Twin of dla-core's dla/compact.rs, for all costs but ward. Thread `lane` of `lanes` measures its share.
 fn price(lane: u32, lanes: u32) {
     for (var i = lane; i + 1u < count; i += lanes) {
-        costs[i] = f32(i);
+        costs[i] = i;
         if (COST == 0u) {
-            costs[i] = (info[i] + info[i + 1u]) / f32(n[i] + n[i + 1u]);
+            costs[i] = cost_rank((info[i] + info[i + 1u]) / f32(n[i] + n[i + 1u]));
         }
     }
 }
@@ -58,14 +58,11 @@ fn is_full() -> bool {
     return !REPLAY && CAPACITY > 1u && count == CAPACITY;
 }
 
-// A cost that is not finite is never the least, unless all are: then the oldest pair merges.
+// The oldest of the cheapest pairs.
 fn cheapest() -> u32 {
     var best = 0u;
-    var least = costs[0];
     for (var i = 1u; i + 1u < count; i++) {
-        let x = costs[i];
-        if (!non_finite(x) && (non_finite(least) || x < least)) {
-            least = x;
+        if (costs[i] < costs[best]) {
             best = i;
         }
     }

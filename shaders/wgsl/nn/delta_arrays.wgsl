@@ -1,7 +1,7 @@
-// What a Gated DeltaNet mixer gives the operator: q and k of unit length, q scaled by Dk^-1/2, v, g = A softplus(a + bias),
+// What a Gated DeltaNet mixer gives the operator: q and k of unit length, q scaled by Dk^-1/2, v, g = -e^A_log softplus(a + bias),
 // beta = MOST sigmoid(b) and lambda.
 @group(0) @binding(5) var<storage, read> mixed: array<f32>;            // [rows, 2 G Dk + H Dv] q, k, v
-@group(0) @binding(6) var<storage, read> heads: array<f32>;            // [2, H] dt_bias, A
+@group(0) @binding(6) var<storage, read> heads: array<f32>;            // [2, H] dt_bias, decay rates
 @group(0) @binding(7) var<storage, read_write> q: array<io>;           // [rows, G, Dk]
 @group(0) @binding(8) var<storage, read_write> k: array<io>;           // [rows, G, Dk]
 @group(0) @binding(9) var<storage, read_write> v: array<io>;           // [rows, H, Dv]
@@ -17,7 +17,8 @@ const L2_EPSILON: f32 = 1e-6;
 fn control_value(row: u32, head: u32, entry: u32) -> f32 {
     let source = row * STRIDE + head;
     if (entry == 0u) {
-        return heads[HEADS + head] * softplus(projected[source + DECAY] + heads[head]);
+        let step = projected[source + DECAY] + heads[head];
+        return decay_of(heads[HEADS + head], step, softplus(step));
     }
     if (entry == 1u) {
         return MOST * sigmoid(projected[source + STRENGTH]);
@@ -39,7 +40,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (lane < KEY_DIM) {
             x = mixed[source + part * KEY_DIM + lane];
         }
-        let length = sqrt(group_sum(lane, x * x) + L2_EPSILON);
+        var square = group_sum(lane, x * x) + L2_EPSILON;
+        let unit = unit_of(square);
+        if (unit != 1.0) {
+            x *= unit;
+            square = group_sum(lane, x * x) + in_units(L2_EPSILON, unit);
+        }
+        let length = root_of(square);
         if (lane < KEY_DIM) {
             if (part < GROUPS) {
                 q[row * KEYS + part * KEY_DIM + lane] = io(x * (1.0 / sqrt(f32(KEY_DIM)) / length));

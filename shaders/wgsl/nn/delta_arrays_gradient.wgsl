@@ -1,7 +1,7 @@
-// Backwards through Gated DeltaNet's q and k of unit length, g = A softplus(a + bias) and beta = MOST sigmoid(b).
+// Backwards through Gated DeltaNet's q and k of unit length, g = -e^A_log softplus(a + bias) and beta = MOST sigmoid(b).
 @group(0) @binding(1) var<storage, read> mixed: array<f32>;                 // [rows, 2 G Dk + H Dv] q, k, v
 @group(0) @binding(2) var<storage, read> projected: array<f32>;             // [rows, STRIDE]
-@group(0) @binding(3) var<storage, read> heads: array<f32>;                 // [2, H] dt_bias, A
+@group(0) @binding(3) var<storage, read> heads: array<f32>;                 // [2, H] dt_bias, decay rates
 @group(0) @binding(4) var<storage, read> d_q: array<f32>;                   // [rows, G, Dk]
 @group(0) @binding(5) var<storage, read> d_k: array<f32>;                   // [rows, G, Dk]
 @group(0) @binding(6) var<storage, read_write> d_control: array<f32>;       // [rows, H, 2 + K] by g, beta; then a share of that by A_log in g's place
@@ -34,10 +34,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 d = d_k[row * KEYS + e - KEYS];
             }
         }
-        let square = group_sum(lane, x * x) + L2_EPSILON;
+        var square = group_sum(lane, x * x) + L2_EPSILON;
+        let unit = unit_of(square);
+        if (unit != 1.0) {
+            x *= unit;
+            square = group_sum(lane, x * x) + in_units(L2_EPSILON, unit);
+        }
+        let root = root_of(square);
         let pull = group_sum(lane, d * x) / square;
         if (lane < KEY_DIM) {
-            d_mixed[row * MIXED + e] = (d - x * pull) / sqrt(square);
+            d_mixed[row * MIXED + e] = unit * ((d - x * pull) / root);
         }
         return;
     }
@@ -45,9 +51,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (head < HEADS) {
         let first = (row * HEADS + head) * CONTROL;
         let step = projected[row * STRIDE + DECAY + head] + heads[head];
-        let d_rate = d_control[first] * heads[HEADS + head];
-        d_projected[row * STRIDE + DECAY + head] = d_rate * sigmoid(step);
+        let rate = heads[HEADS + head];
+        let size = softplus(step);
+        d_projected[row * STRIDE + DECAY + head] = d_control[first] * decay_slope(rate, step, size);
         d_projected[row * STRIDE + STRENGTH + head] = d_control[first + 1u] * MOST * sigmoid_slope(projected[row * STRIDE + STRENGTH + head]);
-        d_control[first] = d_rate * softplus(step);
+        d_control[first] *= decay_of(rate, step, size);
     }
 }

@@ -4,6 +4,16 @@
 @group(0) @binding(3) var<storage, read> weight: array<f32>;           // [Dv]
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;          // [rows, H, Dv]
 
+// mean(o^2) + epsilon of a head in squared units.
+fn mean_square(at: u32, lane: u32, unit: f32) -> f32 {
+    var square = 0.0;
+    for (var e = lane; e < VALUE_DIM; e += 256u) {
+        let value = f32(o[at * VALUE_DIM + e]) * unit;
+        square += value * value;
+    }
+    return group_sum(lane, square) / f32(VALUE_DIM) + in_units(EPSILON, unit);
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let at = group_index(group);
@@ -11,14 +21,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (row >= layer.rows) {
         return;
     }
-    var square = 0.0;
-    for (var e = lane; e < VALUE_DIM; e += 256u) {
-        let value = f32(o[at * VALUE_DIM + e]);
-        square += value * value;
+    var mean = mean_square(at, lane, 1.0);
+    let unit = unit_of(mean);
+    if (unit != 1.0) {
+        mean = mean_square(at, lane, unit);
     }
-    let scale = 1.0 / sqrt(group_sum(lane, square) / f32(VALUE_DIM) + EPSILON);
+    let scale = 1.0 / root_of(mean);
     for (var e = lane; e < VALUE_DIM; e += 256u) {
-        var value = f32(o[at * VALUE_DIM + e]) * scale * weight[e];
+        var value = f32(o[at * VALUE_DIM + e]) * unit * scale * weight[e];
         if (GATED) {
             value *= silu(projected[row * STRIDE + GATE + at % HEADS * VALUE_DIM + e]);
         }

@@ -1,6 +1,6 @@
-// What a Mamba-2 mixer gives the operator: k = B, q = C, v = Delta x, g = Delta A, beta = 1 and lambda.
+// What a Mamba-2 mixer gives the operator: k = B, q = C, v = Delta x, g = -e^A_log Delta, beta = 1 and lambda.
 @group(0) @binding(5) var<storage, read> mixed: array<f32>;            // [rows, H Dv + 2 G Dk] x, B, C
-@group(0) @binding(6) var<storage, read> heads: array<f32>;            // [3, H] dt_bias, A, D
+@group(0) @binding(6) var<storage, read> heads: array<f32>;            // [3, H] dt_bias, decay rates, D
 @group(0) @binding(7) var<storage, read_write> q: array<io>;           // [rows, G, Dk]
 @group(0) @binding(8) var<storage, read_write> k: array<io>;           // [rows, G, Dk]
 @group(0) @binding(9) var<storage, read_write> v: array<io>;           // [rows, H, Dv]
@@ -11,10 +11,6 @@ const INNER: u32 = HEADS * VALUE_DIM;
 const CONTROL: u32 = CAPACITY + 2u;
 const ALL: u32 = 2u * KEYS + INNER + HEADS * CONTROL;    // values of a row of all four
 
-fn not_a_number(x: f32) -> bool {
-    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
-}
-
 // Delta of a row's head. A clamp would hide NaN.
 fn step_size(row: u32, head: u32) -> f32 {
     let size = softplus(projected[row * STRIDE + DECAY + head] + heads[head]);
@@ -23,7 +19,8 @@ fn step_size(row: u32, head: u32) -> f32 {
 
 fn control_value(row: u32, head: u32, entry: u32) -> f32 {
     if (entry == 0u) {
-        return step_size(row, head) * heads[HEADS + head];
+        let step = projected[row * STRIDE + DECAY + head] + heads[head];
+        return decay_of(heads[HEADS + head], step, step_size(row, head));
     }
     if (entry == 1u) {
         return 1.0;

@@ -1,8 +1,8 @@
-// Backwards through v = Delta x, g = Delta A, the skip D x and Delta = clamp(softplus(dt + bias)). A team of 32 invocations
+// Backwards through v = Delta x, g = -e^A_log Delta, the skip D x and Delta = clamp(softplus(dt + bias)). A team of 32 invocations
 // has a row's head.
 @group(0) @binding(1) var<storage, read> mixed: array<f32>;                 // [rows, H Dv + 2 G Dk] x, B, C
 @group(0) @binding(2) var<storage, read> projected: array<f32>;             // [rows, STRIDE]
-@group(0) @binding(3) var<storage, read> heads: array<f32>;                 // [3, H] dt_bias, A, D
+@group(0) @binding(3) var<storage, read> heads: array<f32>;                 // [3, H] dt_bias, decay rates, D
 @group(0) @binding(4) var<storage, read> d_v: array<f32>;                   // [rows, H, Dv]
 @group(0) @binding(5) var<storage, read> d_o: array<f32>;                   // [rows, H, Dv] by o + D x
 @group(0) @binding(6) var<storage, read_write> d_control: array<f32>;       // [rows, H, 2 + K] by g, beta; then shares of those by A_log, D
@@ -16,19 +16,14 @@ const PITCH: u32 = 33u;    // one more than a team, to spread the banks
 
 var<workgroup> products: array<vec2<f32>, 8u * PITCH>;    // [8 teams][32] x d_v and x d_o
 
-fn not_a_number(x: f32) -> bool {
-    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
-}
-
 // Delta of a sum of dt and its bias. A clamp would hide NaN.
 fn step_size(size: f32) -> f32 {
     return select(clamp(size, DT_MIN, DT_MAX), size, not_a_number(size));
 }
 
-// Its derivative: 0 where the clamp holds.
-fn step_slope(step: f32, size: f32) -> f32 {
-    let held = !not_a_number(size) && (size < DT_MIN || size > DT_MAX);
-    return select(sigmoid(step), 0.0, held);
+// Whether the clamp holds it, so that its derivative is 0.
+fn is_held(size: f32) -> bool {
+    return !not_a_number(size) && (size < DT_MIN || size > DT_MAX);
 }
 
 @compute @workgroup_size(256)
@@ -63,7 +58,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let d_g = d_control[at * CONTROL];
     let rate = heads[HEADS + head];
-    d_projected[row * STRIDE + DECAY + head] = (sum.x + d_g * rate) * step_slope(step, size);
-    d_control[at * CONTROL] = d_g * step_size(size) * rate;
+    let d_step = sum.x * sigmoid(step) + d_g * decay_slope(rate, step, size);
+    d_projected[row * STRIDE + DECAY + head] = select(d_step, 0.0, is_held(size));
+    d_control[at * CONTROL] = d_g * decay_of(rate, step, step_size(size));
     d_control[at * CONTROL + 1u] = sum.y;
 }

@@ -2,7 +2,7 @@
 @group(0) @binding(1) var<storage, read> o: array<io>;                 // [rows, H, Dv]
 @group(0) @binding(2) var<storage, read> mixed: array<f32>;            // [rows, H Dv + 2 G Dk] x, B, C
 @group(0) @binding(3) var<storage, read> projected: array<f32>;        // [rows, STRIDE], z from column GATE on
-@group(0) @binding(4) var<storage, read> heads: array<f32>;            // [3, H] dt_bias, A, D
+@group(0) @binding(4) var<storage, read> heads: array<f32>;            // [3, H] dt_bias, decay rates, D
 @group(0) @binding(5) var<storage, read> weight: array<f32>;           // [H Dv]
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;          // [rows, H Dv]
 
@@ -25,8 +25,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         y[row * INNER + e] = value;
         square += value * value;
     }
-    let scale = 1.0 / sqrt(group_sum(lane, square) / f32(PART) + EPSILON);
+    var mean = group_sum(lane, square) / f32(PART) + EPSILON;
+    let unit = unit_of(mean);
+    if (unit != 1.0) {
+        square = 0.0;
+        for (var e = first + lane; e < first + PART; e += 256u) {
+            let value = y[row * INNER + e] * unit;
+            square += value * value;
+        }
+        mean = group_sum(lane, square) / f32(PART) + in_units(EPSILON, unit);
+    }
+    let scale = 1.0 / root_of(mean);
     for (var e = first + lane; e < first + PART; e += 256u) {
-        y[row * INNER + e] *= scale * weight[e];
+        y[row * INNER + e] = y[row * INNER + e] * unit * (scale * weight[e]);
     }
 }

@@ -21,13 +21,35 @@ fn sum_of(line: u32) -> f32 {
     return sum;
 }
 
-// What the root-mean-square norm scales a row by.
-fn scale_of(row: u32) -> f32 {
+// mean(x^2) + epsilon of a row.
+fn mean_square(row: u32) -> f32 {
     var sum = 0.0;
     for (var i = 0u; i < 32u; i++) {
         sum += squares[row * PITCH + i];
     }
-    return 1.0 / sqrt(sum / f32(INPUTS) + EPSILON);
+    return sum / f32(INPUTS) + EPSILON;
+}
+
+// W norm(x) of one output, the row in units: where squares leave the range, one invocation sums up all by itself.
+fn product_in_units(row: u32, output: u32, unit: f32) -> f32 {
+    var sum = 0.0;
+    var square = 0.0;
+    for (var c = 0u; c < FOURS; c++) {
+        let values = input(row, c) * unit;
+        square += dot(values, values);
+        sum += dot(weights(layer.skip + output, c), weighted(values, c));
+    }
+    return sum / root_of(square / f32(INPUTS) + in_units(EPSILON, unit));
+}
+
+// What the root-mean-square norm makes of a row's product with an output's weights.
+fn normed(row: u32, output: u32, sum: f32) -> f32 {
+    let mean = mean_square(row);
+    let unit = unit_of(mean);
+    if (unit != 1.0) {
+        return product_in_units(row, output, unit);
+    }
+    return sum * (1.0 / sqrt(mean));
 }
 
 fn write(row: u32, output: u32, sum: f32) {
@@ -36,7 +58,7 @@ fn write(row: u32, output: u32, sum: f32) {
     }
     var value = sum;
     if (NORMED) {
-        value *= scale_of(row);
+        value = normed(row, output, sum);
     }
     let column = layer.first + output;
     if (BIAS) {

@@ -2,7 +2,7 @@
 
 use dla_core::dla::readout::weight_index;
 use dla_core::nn::activation::{sigmoid, softplus};
-use dla_core::nn::norm;
+use dla_core::nn::{decay, norm};
 use dla_core::{Dims, Schedule};
 use dla_tests::cases::dims;
 use dla_tests::gpu::gpus;
@@ -189,6 +189,107 @@ fn mamba2_arrays_equal_the_mixer() {
     }
 }
 
+/// Δ's bias and A_log by head: decays that nothing is left of, that leave all, and ordinary ones of factors that f32
+/// cannot hold.
+const FAR: [[f32; 2]; 9] = [
+    [0.0, 100.0],
+    [-60.0, 60.0],
+    [-99.0, 100.0],
+    [-101.0, 100.0],
+    [-300.0, 100.0],
+    [-3e38, 100.0],
+    [-88.0, 87.5],
+    [3e38, 0.0],
+    [3e38, 3e38],
+];
+
+/// e^g of Δ = softplus(step), in double precision.
+fn decayed(step: f32, a_log: f32) -> f64 {
+    let step = f64::from(step);
+    let log_size = if step < -700.0 {
+        step
+    } else {
+        softplus(step).ln()
+    };
+    (-(f64::from(a_log) + log_size).exp()).exp()
+}
+
+#[test]
+fn kind_39_decays_far_out_are_those_of_double_precision() {
+    let dims = dims([2, TOKENS, FAR.len(), 1, 5, 4, 2]);
+    for gpu in gpus() {
+        for delta in [false, true] {
+            let mut given = Given::new(gpu, dims);
+            let far = |given: &mut [f32]| {
+                for (head, [bias, a_log]) in FAR.into_iter().enumerate() {
+                    (given[head], given[FAR.len() + head]) = (bias, decay::rate(a_log));
+                }
+            };
+            far(&mut given.heads);
+            let column = given.behind();
+            let (mixed, projected) = (given.mixed.clone(), given.projected.clone());
+            let layers = &mut given.layers;
+            let arrays = arrays(layers, POSITIONS.len() * TOKENS, &dims);
+            let sources = Sources {
+                mixed: &layers.input("mixed", &mixed),
+                projected: &layers.input("projected", &projected),
+                positions: &layers.items(&POSITIONS),
+            };
+            let heads = layers.input("heads", &given.heads);
+            let (stride, lambda, float) = (given.stride, READS[2], Float::F32);
+            let rows = rows(2, TOKENS);
+            let dispatches = match delta {
+                true => {
+                    let (a, b, most) = (column, column + dims.heads, 1.0);
+                    let spec = DeltaArraysSpec {
+                        dims,
+                        stride,
+                        a,
+                        b,
+                        lambda,
+                        most,
+                        float,
+                    };
+                    let mixer = DeltaArrays {
+                        spec,
+                        heads: &heads,
+                        read_weights: None,
+                    };
+                    block_on(mixer.prepare(gpu, rows, &sources, &arrays))
+                }
+                false => {
+                    let (dt, dt_limit) = (column, [0.0, f32::INFINITY]);
+                    let spec = Mamba2ArraysSpec {
+                        dims,
+                        stride,
+                        dt,
+                        lambda,
+                        dt_limit,
+                        float,
+                    };
+                    let mixer = Mamba2Arrays {
+                        spec,
+                        heads: &heads,
+                        read_weights: None,
+                    };
+                    block_on(mixer.prepare(gpu, rows, &sources, &arrays))
+                }
+            };
+            layers.run(dispatches);
+            let control = given.layers.values(&arrays.control);
+            for (at, record) in control.chunks(2 + dims.capacity).enumerate() {
+                let (row, head) = (at / dims.heads, at % dims.heads);
+                let [bias, a_log] = FAR[head];
+                let step = projected[row * given.stride + column + head] + bias;
+                let (got, want) = (f64::from(record[0]).exp(), decayed(step, a_log));
+                let setting = format!("delta {delta}, bias {bias}, A_log {a_log}");
+                assert!((got - want).abs() < 5e-5, "{setting}: {got}, not {want}");
+                assert!(record[0] >= -110.0, "{setting}: g {}", record[0]);
+            }
+        }
+    }
+}
+
 fn mamba2_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, dt_limit: [f32; 2]) {
     let mut given = Given::new(gpu, dims);
     let dt = given.behind();
@@ -229,16 +330,20 @@ fn mamba2_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, dt_limit: [f32; 2]) {
         &arrays,
     )));
 
-    let step = |row, head: usize| {
-        let size = softplus(given.table().part(row, dt + head, 1)[0] + given.heads[head]);
-        size.clamp(dt_limit[0], dt_limit[1])
-    };
+    let before = |row, head: usize| given.table().part(row, dt + head, 1)[0] + given.heads[head];
+    let step = |row, head| softplus(before(row, head)).clamp(dt_limit[0], dt_limit[1]);
     let (inner, keys) = (dims.heads * dims.value_dim, dims.groups * dims.key_dim);
     let mut v = given.columns(0, inner);
     for (i, v) in v.iter_mut().enumerate() {
         *v *= step(i / inner, i % inner / dims.value_dim);
     }
-    let g_beta = |row, head: usize| [step(row, head) * given.heads[dims.heads + head], 1.0];
+    let g_beta = |row, head: usize| {
+        let rate = given.heads[dims.heads + head];
+        [
+            decay::log_decay(rate, before(row, head), step(row, head)),
+            1.0,
+        ]
+    };
     let name = format!("{dims:?} {read:?}");
     let near = |array, buffer, expected: &[f32]| {
         same_faults(&name, array, &given.layers.values(buffer), expected);
@@ -267,14 +372,26 @@ fn same_faults(name: &str, array: &str, got: &[f32], expected: &[f32]) {
 fn delta_arrays_equal_the_mixer() {
     for gpu in gpus() {
         for read in READS {
-            delta_arrays(gpu, dims([2, TOKENS, 4, 2, 12, 9, 6]), read, 1.0);
+            delta_arrays(gpu, dims([2, TOKENS, 4, 2, 12, 9, 6]), read, 1.0, 1.0);
         }
-        delta_arrays(gpu, dims([2, TOKENS, 3, 3, 256, 130, 5]), READS[0], 2.0);
+        let wide = dims([2, TOKENS, 3, 3, 256, 130, 5]);
+        delta_arrays(gpu, wide, READS[0], 2.0, 1.0);
     }
 }
 
-fn delta_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, most: f32) {
+#[test]
+fn kind_40_queries_and_keys_are_of_unit_length_at_every_magnitude() {
+    for gpu in gpus() {
+        for size in [1e20, 1e37, 1e-25] {
+            delta_arrays(gpu, dims([2, TOKENS, 4, 2, 12, 9, 6]), READS[0], 1.0, size);
+        }
+    }
+}
+
+/// What the convolution gives is of about `size`.
+fn delta_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, most: f32, size: f32) {
     let mut given = Given::new(gpu, dims);
+    given.mixed.iter_mut().for_each(|x| *x *= size);
     let a = given.behind();
     let b = a + dims.heads;
     for (row, value) in [100.0, -60.0, f32::NAN].into_iter().enumerate() {
@@ -323,7 +440,8 @@ fn delta_arrays(gpu: &Gpu, dims: Dims, read: ReadColumns, most: f32) {
     norm::l2(&mut k, dims.key_dim, 1e-6, 1.0);
     let g_beta = |row, head: usize| {
         let column = |first| given.table().part(row, first + head, 1)[0];
-        let g = given.heads[dims.heads + head] * softplus(column(a) + given.heads[head]);
+        let step = column(a) + given.heads[head];
+        let g = decay::log_decay(given.heads[dims.heads + head], step, softplus(step));
         [g, most * sigmoid(column(b))]
     };
     let name = format!("{dims:?} {read:?}");

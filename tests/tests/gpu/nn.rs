@@ -109,6 +109,9 @@ struct Map {
     bias: bool,
     residual: bool,
     bytes: u64,
+    /// What numbers of about 1 are multiplied by in the input.
+    size: f32,
+    epsilon: f32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,6 +134,8 @@ fn linear_equals_double_precision_in_every_type() {
                 bias: rows % 2 == 0,
                 residual: rows > 2,
                 bytes: if rows == 1 { 1 << 20 } else { 16_000 },
+                size: 1.0,
+                epsilon: 1e-5,
             };
             for kind in [Kind::Plain, Kind::Gated, Kind::Normed] {
                 for rows in [1, 3, 8, 9, 70] {
@@ -151,11 +156,39 @@ fn linear_equals_double_precision_in_every_type() {
     }
 }
 
+/// A map of a norm by few rows, which takes the norm by itself, and by many.
+#[test]
+fn kind_40_maps_of_a_norm_are_right_at_every_magnitude() {
+    for gpu in gpus() {
+        for weight_type in WeightType::ALL {
+            for (size, epsilon) in [(1e20, 1e-5), (1e37, 1e-5), (1e-25, 1e-5), (1e-25, 0.0)] {
+                for rows in [1, 3, 9] {
+                    let map = Map {
+                        rows,
+                        inputs: 37,
+                        outputs: 65,
+                        weight_type,
+                        kind: Kind::Normed,
+                        bias: false,
+                        residual: false,
+                        bytes: 1 << 20,
+                        size,
+                        epsilon,
+                    };
+                    linear(gpu, map);
+                }
+            }
+        }
+    }
+}
+
 fn linear(gpu: &Gpu, map: Map) {
     let Map {
         rows: count,
         inputs,
         outputs,
+        size,
+        epsilon,
         ..
     } = map;
     let weights = numbers(2, outputs * inputs);
@@ -166,7 +199,8 @@ fn linear(gpu: &Gpu, map: Map) {
     } else {
         inputs
     };
-    let (x, y) = (numbers(3, count * wide_row), numbers(4, count * outputs));
+    let (mut x, y) = (numbers(3, count * wide_row), numbers(4, count * outputs));
+    x.iter_mut().for_each(|x| *x *= size);
     let (bias, norm) = (numbers(5, outputs), numbers(6, inputs));
     let x_buffer = layers.input("x", &x);
     let y_buffer = if map.residual {
@@ -185,7 +219,7 @@ fn linear(gpu: &Gpu, map: Map) {
             Kind::Gated => Input::Gated,
             Kind::Normed => Input::Normed {
                 weight: &norm_buffer,
-                epsilon: 1e-5,
+                epsilon,
                 scratch: &scratch,
             },
         },
@@ -200,7 +234,7 @@ fn linear(gpu: &Gpu, map: Map) {
     let held = held(&weights, inputs, map.weight_type);
     let mut expected = Vec::with_capacity(count * outputs);
     for (row, y) in x.chunks(wide_row).zip(y.chunks(outputs)) {
-        let row = shaped(map.kind, &wide(row), &norm);
+        let row = shaped(map.kind, &wide(row), &norm, epsilon.into());
         for o in 0..outputs {
             let dot: f64 = row
                 .iter()
@@ -217,7 +251,7 @@ fn linear(gpu: &Gpu, map: Map) {
 }
 
 /// A row as the map takes it.
-fn shaped(kind: Kind, row: &[f64], norm: &[f32]) -> Vec<f64> {
+fn shaped(kind: Kind, row: &[f64], norm: &[f32], epsilon: f64) -> Vec<f64> {
     match kind {
         Kind::Plain => row.to_vec(),
         Kind::Gated => {
@@ -227,7 +261,7 @@ fn shaped(kind: Kind, row: &[f64], norm: &[f32]) -> Vec<f64> {
         }
         Kind::Normed => {
             let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
-            let scale = 1.0 / (mean + 1e-5).sqrt();
+            let scale = 1.0 / (mean + epsilon).sqrt();
             row.iter()
                 .zip(norm)
                 .map(|(x, &w)| x * scale * f64::from(w))
@@ -239,22 +273,67 @@ fn shaped(kind: Kind, row: &[f64], norm: &[f32]) -> Vec<f64> {
 #[test]
 fn rms_norm_equals_its_twin() {
     for gpu in gpus() {
-        for (count, width) in [(1, 1), (3, 65), (9, 130), (2, 1000)] {
-            let mut layers = Layers::new(gpu);
-            let (x, weight) = (numbers(1, count * width), numbers(2, width));
-            let (x_buffer, w) = (layers.input("x", &x), layers.input("weight", &weight));
-            let y = layers.output("y", count * width);
-            let spec = RmsNormSpec {
-                width,
-                epsilon: 1e-5,
-            };
-            let norm = RmsNorm { weight: &w, spec };
-            layers.run(block_on(norm.prepare(gpu, rows(count, 1), &x_buffer, &y)));
-            let expected = nn::RmsNorm::new(weight, 1e-5).forward(&x);
-            let name = format!("{count} x {width}");
-            assert_near(&name, "y", &layers.values(&y), &wide(&expected), 1e-6);
+        for sizes in [[1, 1], [3, 65], [9, 130], [2, 1000]] {
+            rms_norm(gpu, sizes, 1.0, 1e-5);
         }
     }
+}
+
+#[test]
+fn kind_40_the_norm_is_right_at_every_magnitude() {
+    for gpu in gpus() {
+        for (size, epsilon) in [
+            (1e19, 1e-5),
+            (1e37, 1e-5),
+            (1e-25, 1e-5),
+            (1e-20, 0.0),
+            (1e-30, 0.0),
+        ] {
+            for sizes in [[3, 65], [2, 1000]] {
+                rms_norm(gpu, sizes, size, epsilon);
+            }
+        }
+    }
+}
+
+/// A row with a value that is not finite has no norm; its neighbours keep theirs.
+#[test]
+fn kind_40_a_row_that_is_not_finite_has_no_norm_on_a_device() {
+    for gpu in gpus() {
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let mut layers = Layers::new(gpu);
+            let mut x = vec![1.0; 300];
+            x[107] = bad;
+            let (x, w) = (layers.input("x", &x), layers.input("weight", &[1.0; 100]));
+            let y = layers.output("y", 300);
+            let (width, epsilon) = (100, 1e-5);
+            let spec = RmsNormSpec { width, epsilon };
+            let norm = RmsNorm { weight: &w, spec };
+            layers.run(block_on(norm.prepare(gpu, rows(3, 1), &x, &y)));
+            let y = layers.values(&y);
+            assert!(
+                y[100..200].iter().all(|y| y.is_nan()),
+                "{bad}: {:?}",
+                &y[100..200]
+            );
+            let others = y[..100].iter().chain(&y[200..]);
+            assert!(others.clone().all(|y| (y - 1.0).abs() < 1e-4), "{bad}");
+        }
+    }
+}
+
+fn rms_norm(gpu: &Gpu, [count, width]: [usize; 2], size: f32, epsilon: f32) {
+    let mut layers = Layers::new(gpu);
+    let (mut x, weight) = (numbers(1, count * width), numbers(2, width));
+    x.iter_mut().for_each(|x| *x *= size);
+    let (x_buffer, w) = (layers.input("x", &x), layers.input("weight", &weight));
+    let y = layers.output("y", count * width);
+    let spec = RmsNormSpec { width, epsilon };
+    let norm = RmsNorm { weight: &w, spec };
+    layers.run(block_on(norm.prepare(gpu, rows(count, 1), &x_buffer, &y)));
+    let expected = nn::RmsNorm::new(wide(&weight), epsilon.into()).forward(&wide(&x));
+    let name = format!("{count} x {width}, {size:e}");
+    assert_near(&name, "y", &layers.values(&y), &expected, 1e-6);
 }
 
 #[test]

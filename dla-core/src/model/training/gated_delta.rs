@@ -10,6 +10,7 @@ use crate::model::config::{GatedDeltaConfig, ModelConfig};
 use crate::model::gated_delta::L2_EPSILON;
 use crate::model::tensors::{GatedDeltaTensors, MixerTensors};
 use crate::nn::activation::{sigmoid, sigmoid_slope, softplus};
+use crate::nn::decay::{self, log_decay, log_decay_slope};
 use crate::nn::norm::{self, GatedNormGradients};
 use crate::nn::{Linear, RmsNorm};
 use crate::vector::add;
@@ -23,8 +24,8 @@ pub(super) struct GatedDelta {
     v: ConvolvedProjection,
     a_proj: Linear<f64>,
     b_proj: Linear<f64>,
-    /// −e^{A_log} `[value_heads]`.
-    a: Vec<f64>,
+    /// The [`decay::rate`]s of A_log, `[value_heads]`.
+    rates: Vec<f64>,
     /// `[value_heads]`.
     dt_bias: Vec<f64>,
     g_proj: Option<Linear<f64>>,
@@ -80,7 +81,7 @@ impl GatedDelta {
             v: ConvolvedProjection::new(hidden, values, tensors.v),
             a_proj: projection(tensors.a_proj),
             b_proj: projection(tensors.b_proj),
-            a: tensors.a_log.iter().map(|a| -a.exp()).collect(),
+            rates: tensors.a_log.into_iter().map(decay::rate).collect(),
             dt_bias: tensors.dt_bias,
             g_proj: tensors.g_proj.map(projection),
             o_norm: RmsNorm::new(tensors.o_norm, model.norm_epsilon.into()),
@@ -103,12 +104,14 @@ impl GatedDelta {
         let steps = self.a_proj.forward(x).into_iter().zip(biases);
         let steps: Vec<f64> = steps.map(|(a, bias)| a + bias).collect();
         let strength = self.b_proj.forward(x);
-        let decays = steps.iter().zip(self.a.iter().cycle());
+        let decays = steps.iter().zip(self.rates.iter().cycle());
         let arrays = Arrays {
             q: self.unit(&raw_q, self.query_scale()),
             k: self.unit(&raw_k, 1.0),
             v: values,
-            g: decays.map(|(&step, a)| a * softplus(step)).collect(),
+            g: decays
+                .map(|(&step, &rate)| log_decay(rate, step, softplus(step)))
+                .collect(),
             beta: Some(strength.iter().map(|&b| self.most() * sigmoid(b)).collect()),
         };
         let (o, operator) = self.operator.forward(x, arrays, sequences, run)?;
@@ -199,7 +202,7 @@ impl GatedDelta {
 
     /// Back through g = −e^{A_log}·softplus(a + bias) and β = most · sigmoid(b).
     fn scalars_backward(&self, tape: &GatedDeltaTape, d: &Arrays) -> ScalarGradients {
-        let heads = self.a.len();
+        let heads = self.rates.len();
         let slopes = tape.strength.iter().zip(d.beta.iter().flatten());
         let mut back = ScalarGradients {
             steps: vec![0.0; tape.steps.len()],
@@ -210,9 +213,9 @@ impl GatedDelta {
             dt_bias: vec![0.0; heads],
         };
         for (at, &step) in tape.steps.iter().enumerate() {
-            let h = at % heads;
-            back.steps[at] = d.g[at] * self.a[h] * sigmoid(step);
-            back.a_log[h] += d.g[at] * self.a[h] * softplus(step);
+            let (h, size) = (at % heads, softplus(step));
+            back.steps[at] = d.g[at] * log_decay_slope(self.rates[h], step, size);
+            back.a_log[h] += d.g[at] * log_decay(self.rates[h], step, size); // dg/dA_log = g
             back.dt_bias[h] += back.steps[at];
         }
         back

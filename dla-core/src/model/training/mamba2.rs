@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::model::config::{Mamba2Config, ModelConfig};
 use crate::model::tensors::{Mamba2Tensors, MixerTensors};
 use crate::nn::activation::{sigmoid, softplus};
+use crate::nn::decay::{self, log_decay, log_decay_slope};
 use crate::nn::{CausalConv, Linear, RmsNorm};
 use crate::vector::{add, dot};
 
@@ -18,8 +19,8 @@ pub(super) struct Mamba2 {
     config: Mamba2Config,
     in_proj: Linear<f64>,
     conv: SiluConv,
-    /// A = −e^{A_log} `[heads]`.
-    a: Vec<f64>,
+    /// The [`decay::rate`]s of A_log, `[heads]`.
+    rates: Vec<f64>,
     /// `[heads]`.
     dt_bias: Vec<f64>,
     /// `[heads]`.
@@ -69,7 +70,7 @@ impl Mamba2 {
             config: config.clone(),
             in_proj: Linear::new(model.hidden, tensors.in_proj, tensors.in_bias),
             conv: SiluConv(conv),
-            a: tensors.a_log.iter().map(|a| -a.exp()).collect(),
+            rates: tensors.a_log.into_iter().map(decay::rate).collect(),
             dt_bias: tensors.dt_bias,
             d: tensors.d,
             norm: norm.grouped(config.groups),
@@ -100,10 +101,11 @@ impl Mamba2 {
             q,
             k,
             v: self.scaled(&values, &dt),
-            g: dt
+            g: steps
                 .iter()
-                .zip(self.a.iter().cycle())
-                .map(|(dt, a)| dt * a)
+                .zip(&dt)
+                .zip(self.rates.iter().cycle())
+                .map(|((&step, &size), &rate)| log_decay(rate, step, size))
                 .collect(),
             beta: None,
         };
@@ -144,12 +146,12 @@ impl Mamba2 {
         let back = self.arrays_backward(tape, &norm.x, &d.arrays);
         let xbc = join(
             [&back.values, &d.arrays.k, &d.arrays.q],
-            tape.dt.len() / self.a.len(),
+            tape.dt.len() / self.rates.len(),
         );
         let conv = self.conv.backward(&tape.conv, &xbc, sequences);
         let rows = join(
             [&norm.gate, &conv.x, &back.steps],
-            tape.dt.len() / self.a.len(),
+            tape.dt.len() / self.rates.len(),
         );
         let in_proj = self.in_proj.backward(x, &rows);
         add(&mut d_x, &in_proj.x);
@@ -195,22 +197,21 @@ impl Mamba2 {
                 *d_value = dt * d_v[i] + self.d[h] * d_y[i];
             }
             back.d[h] += dot(x, d_y);
-            back.a_log[h] += d.g[at] * dt * self.a[h]; // dA/dA_log = A
-            let d_dt = dot(x, d_v) + d.g[at] * self.a[h];
-            back.steps[at] = d_dt * self.step_slope(tape.steps[at]);
+            let (rate, step) = (self.rates[h], tape.steps[at]);
+            back.a_log[h] += d.g[at] * log_decay(rate, step, dt); // dg/dA_log = g
+            if !self.is_held(softplus(step)) {
+                let slope = log_decay_slope(rate, step, dt);
+                back.steps[at] = dot(x, d_v) * sigmoid(step) + d.g[at] * slope;
+            }
             back.dt_bias[h] += back.steps[at];
         }
         back
     }
 
-    /// The derivative of Δ = clamp(softplus(step)): 0 where the clamp holds.
-    fn step_slope(&self, step: f64) -> f64 {
+    /// Whether the clamp holds Δ, so that its derivative is 0.
+    fn is_held(&self, size: f64) -> bool {
         let [least, most] = self.config.dt_limit.map(f64::from);
-        let dt = softplus(step);
-        match dt < least || dt > most {
-            true => 0.0,
-            false => sigmoid(step),
-        }
+        size < least || size > most
     }
 
     /// `x` `[rows, heads, head_dim]`, each head times its own of `scales` `[rows, heads]`.

@@ -29,7 +29,7 @@ pub struct ArrayGradients<'a> {
 pub struct Mamba2ArraysGradient<'a> {
     /// Sizes and columns.
     pub spec: Mamba2ArraysSpec,
-    /// `[3, H]`: Δ's bias, A = −e^{A_log}, D.
+    /// `[3, H]`: Δ's bias, the [rates](dla_core::nn::decay::rate) of A_log, D.
     pub heads: &'a wgpu::Buffer,
     /// Room for parts, at least H values.
     pub scratch: &'a wgpu::Buffer,
@@ -40,13 +40,13 @@ pub struct Mamba2ArraysGradient<'a> {
 pub struct DeltaArraysGradient<'a> {
     /// Sizes and columns.
     pub spec: DeltaArraysSpec,
-    /// `[2, H]`: the bias of a, A = −e^{A_log}.
+    /// `[2, H]`: the bias of a, the [rates](dla_core::nn::decay::rate) of A_log.
     pub heads: &'a wgpu::Buffer,
     /// Room for parts, at least H values.
     pub scratch: &'a wgpu::Buffer,
 }
 
-/// Heads as the mixers take them, A = −e^{A_log}, from heads as they are trained.
+/// Heads as the mixers take them, with the [rates](dla_core::nn::decay::rate) of A_log, from heads as they are trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecayRates {
     /// H.

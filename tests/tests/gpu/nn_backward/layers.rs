@@ -186,50 +186,70 @@ fn a_linear_map_s_weights_and_bias() {
 #[test]
 fn rms_norm_backwards() {
     for (count, width) in [(1, 1), (3, 65), (70, 130), (2, 1000), (600, 7)] {
-        for residual in [false, true] {
-            let (x, weight) = (numbers(1, count * width), numbers(2, width));
-            let (d_y, d_x) = (numbers(3, count * width), numbers(4, count * width));
-            let before = numbers(5, width);
-            // A row of one value has no gradient but what ε leaves.
-            let epsilon = if width == 1 { 0.1f32 } else { 1e-5 };
-            let norm = nn::RmsNorm::new(wide(&weight), epsilon.into());
-            let expected = norm.backward(&wide(&x), &wide(&d_y));
-            let by_input = match residual {
-                true => sum(&expected.x, &d_x),
-                false => expected.x,
-            };
-            compare(
-                &format!("{count} x {width}, residual {residual}"),
-                |gpu| {
-                    let mut layers = Layers::new(gpu);
-                    let x = layers.input("x", &x);
-                    let weight = layers.input("weight", &weight);
-                    let d_y = layers.input("d_y", &d_y);
-                    let d_x = match residual {
-                        true => layers.input("d_x", &d_x),
-                        false => layers.output("d_x", count * width),
-                    };
-                    let d_weight = layers.input("d_weight", &before);
-                    let scratch = scratch(gpu, 4096);
-                    let terms = layers.output("terms", count * width);
-                    let gradient = RmsNormGradient {
-                        weight: &weight,
-                        spec: RmsNormSpec { width, epsilon },
-                        residual,
-                        scratch: &scratch,
-                        terms: &terms,
-                    };
-                    let buffers = [&x, &d_y, &d_x];
-                    let rows = rows(count, 1);
-                    layers.run(block_on(gradient.prepare(gpu, rows, buffers, &d_weight)));
-                    vec![layers.values(&d_x), layers.values(&d_weight)]
-                },
-                &[
-                    ("d_x", by_input),
-                    ("d_weight", sum(&expected.weight, &before)),
-                ],
-            );
-        }
+        // A row of one value has no gradient but what ε leaves.
+        let epsilon = if width == 1 { 0.1 } else { 1e-5 };
+        rms_norm(count, width, &[false, true], 1.0, epsilon);
+    }
+}
+
+#[test]
+fn kind_40_gradients_of_the_norm_at_every_magnitude() {
+    for (size, epsilon) in [
+        (1e20, 1e-5),
+        (1e34, 1e-5),
+        (1e-20, 0.0),
+        (1e-25, 1e-5),
+        (1e-30, 0.0),
+    ] {
+        rms_norm(3, 65, &[false], size, epsilon);
+        rms_norm(2, 1000, &[false], size, epsilon);
+    }
+}
+
+/// The input's numbers are of about `size`.
+fn rms_norm(count: usize, width: usize, residuals: &[bool], size: f32, epsilon: f32) {
+    for &residual in residuals {
+        let (mut x, weight) = (numbers(1, count * width), numbers(2, width));
+        x.iter_mut().for_each(|x| *x *= size);
+        let (d_y, d_x) = (numbers(3, count * width), numbers(4, count * width));
+        let before = numbers(5, width);
+        let norm = nn::RmsNorm::new(wide(&weight), epsilon.into());
+        let expected = norm.backward(&wide(&x), &wide(&d_y));
+        let by_input = match residual {
+            true => sum(&expected.x, &d_x),
+            false => expected.x,
+        };
+        compare(
+            &format!("{count} x {width}, {size:e}, residual {residual}"),
+            |gpu| {
+                let mut layers = Layers::new(gpu);
+                let x = layers.input("x", &x);
+                let weight = layers.input("weight", &weight);
+                let d_y = layers.input("d_y", &d_y);
+                let d_x = match residual {
+                    true => layers.input("d_x", &d_x),
+                    false => layers.output("d_x", count * width),
+                };
+                let d_weight = layers.input("d_weight", &before);
+                let scratch = scratch(gpu, 4096);
+                let terms = layers.output("terms", count * width);
+                let gradient = RmsNormGradient {
+                    weight: &weight,
+                    spec: RmsNormSpec { width, epsilon },
+                    residual,
+                    scratch: &scratch,
+                    terms: &terms,
+                };
+                let buffers = [&x, &d_y, &d_x];
+                let rows = rows(count, 1);
+                layers.run(block_on(gradient.prepare(gpu, rows, buffers, &d_weight)));
+                vec![layers.values(&d_x), layers.values(&d_weight)]
+            },
+            &[
+                ("d_x", by_input),
+                ("d_weight", sum(&expected.weight, &before)),
+            ],
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use dla_core::Dims;
 use dla_core::nn::activation::{sigmoid, silu, softplus};
+use dla_core::nn::decay::rate;
 use dla_tests::cases::dims;
 use dla_tests::layers::{Layers, numbers, rows};
 use dla_wgpu::nn::backward::{
@@ -69,6 +70,23 @@ impl Mixer {
         }
     }
 
+    /// The operator's output times `o`, the first two parts of `mixed` times `keys`.
+    fn scaled(mut self, o: f32, keys: f32) -> Self {
+        self.o.iter_mut().for_each(|x| *x *= o);
+        let (row, first) = (self.mixed_row(), 2 * self.keys());
+        for row in self.mixed.chunks_mut(row) {
+            row[..first].iter_mut().for_each(|x| *x *= keys);
+        }
+        self
+    }
+
+    /// Head 0 decays by e^60 times softplus(about −60).
+    fn far(mut self) -> Self {
+        let h = self.dims.heads;
+        (self.heads[0], self.heads[h]) = (-60.0, 60.0);
+        self
+    }
+
     fn inner(&self) -> usize {
         self.dims.heads * self.dims.value_dim
     }
@@ -92,7 +110,7 @@ impl Mixer {
     fn device_heads(&self) -> Vec<f32> {
         let mut heads = self.heads.clone();
         let h = self.dims.heads;
-        heads[h..2 * h].iter_mut().for_each(|a| *a = -a.exp());
+        heads[h..2 * h].iter_mut().for_each(|a| *a = rate(*a));
         heads
     }
 
@@ -367,58 +385,81 @@ fn mamba2_around_the_operator() {
         ([1, 1, 1, 1, 1], 1, [0.0, f32::INFINITY], false),
     ] {
         let mixer = Mixer::new(sizes, fenwick, sizes[0] * sizes[3]);
-        let wide_limit = limit.map(f64::from);
-        let found = mixer.gradients(|all| mixer.mamba2(all, norm_groups, wide_limit));
-        let before = before(&mixer, 3 * sizes[0]);
-        let run = |gpu: &Gpu| {
-            let b = Buffers::new(gpu, &mixer, &before);
-            let mut more = Layers::new(gpu);
-            let heads = more.input("heads", &mixer.device_heads());
-            let output = Mamba2OutputGradient {
-                spec: Mamba2OutputSpec {
-                    dims: mixer.dims,
-                    stride: mixer.stride,
-                    z: mixer.columns[0],
-                    norm_groups,
-                    epsilon: EPSILON,
-                    float: Float::F32,
-                },
-                heads: &heads,
-                weight: &b.weight,
-                scratch: &b.scratch,
-                terms: &b.terms,
-            };
-            let rows = rows(BATCH, TOKENS);
-            let kept = [&b.o, &b.mixed, &b.projected];
-            let made = [&b.d, &b.d_projected];
-            b.layers
-                .run(block_on(output.prepare(gpu, rows, kept, made, &b.d_weight)));
-            b.read_weights(&mixer);
-            let arrays = Mamba2ArraysGradient {
-                spec: Mamba2ArraysSpec {
-                    dims: mixer.dims,
-                    stride: mixer.stride,
-                    dt: mixer.columns[1],
-                    lambda: mixer.lambda(),
-                    dt_limit: limit,
-                    float: Float::F32,
-                },
-                heads: &heads,
-                scratch: &b.scratch,
-            };
-            b.layers.run(block_on(arrays.prepare(
-                gpu,
-                rows,
-                [&b.mixed, &b.projected, &b.d],
-                b.array_gradients(),
-                [&b.d_mixed, &b.d_projected],
-                &b.d_heads,
-            )));
-            b.gradients()
-        };
-        let expected = expected(found, &before);
-        compare(&format!("{sizes:?}"), run, &expected);
+        mamba2(&mixer, norm_groups, limit);
     }
+}
+
+/// A head whose decay is an ordinary number of factors that are not.
+#[test]
+fn kind_39_gradients_of_a_decay_far_out() {
+    let limit = [0.0, f32::INFINITY];
+    mamba2(&Mixer::new([3, 3, 7, 5, 4], false, 15).far(), 3, limit);
+    delta(&Mixer::new([3, 3, 7, 5, 4], false, 5).far(), true, 1.0);
+}
+
+#[test]
+fn kind_40_gradients_of_the_mixers_norms_at_every_magnitude() {
+    let limit = [0.0, f32::INFINITY];
+    for size in [1e20, 1e34] {
+        let mixer = Mixer::new([6, 3, 7, 5, 4], false, 30).scaled(size, 1.0);
+        mamba2(&mixer, 3, limit);
+        let mixer = Mixer::new([6, 3, 7, 5, 4], false, 5).scaled(size, size);
+        delta(&mixer, true, 1.0);
+    }
+}
+
+fn mamba2(mixer: &Mixer, norm_groups: usize, limit: [f32; 2]) {
+    let wide_limit = limit.map(f64::from);
+    let found = mixer.gradients(|all| mixer.mamba2(all, norm_groups, wide_limit));
+    let before = before(mixer, 3 * mixer.dims.heads);
+    let run = |gpu: &Gpu| {
+        let b = Buffers::new(gpu, mixer, &before);
+        let mut more = Layers::new(gpu);
+        let heads = more.input("heads", &mixer.device_heads());
+        let output = Mamba2OutputGradient {
+            spec: Mamba2OutputSpec {
+                dims: mixer.dims,
+                stride: mixer.stride,
+                z: mixer.columns[0],
+                norm_groups,
+                epsilon: EPSILON,
+                float: Float::F32,
+            },
+            heads: &heads,
+            weight: &b.weight,
+            scratch: &b.scratch,
+            terms: &b.terms,
+        };
+        let rows = rows(BATCH, TOKENS);
+        let kept = [&b.o, &b.mixed, &b.projected];
+        let made = [&b.d, &b.d_projected];
+        b.layers
+            .run(block_on(output.prepare(gpu, rows, kept, made, &b.d_weight)));
+        b.read_weights(mixer);
+        let arrays = Mamba2ArraysGradient {
+            spec: Mamba2ArraysSpec {
+                dims: mixer.dims,
+                stride: mixer.stride,
+                dt: mixer.columns[1],
+                lambda: mixer.lambda(),
+                dt_limit: limit,
+                float: Float::F32,
+            },
+            heads: &heads,
+            scratch: &b.scratch,
+        };
+        b.layers.run(block_on(arrays.prepare(
+            gpu,
+            rows,
+            [&b.mixed, &b.projected, &b.d],
+            b.array_gradients(),
+            [&b.d_mixed, &b.d_projected],
+            &b.d_heads,
+        )));
+        b.gradients()
+    };
+    let expected = expected(found, &before);
+    compare(&format!("{:?}", mixer.dims), run, &expected);
 }
 
 #[test]
@@ -428,54 +469,57 @@ fn gated_delta_net_around_the_operator() {
         ([4, 2, 40, 33, 5], false, 2.0, true),
         ([1, 1, 1, 1, 1], true, 1.0, false),
     ] {
-        let mixer = Mixer::new(sizes, fenwick, sizes[3]);
-        let found = mixer.gradients(|all| mixer.delta(all, gated, most));
-        let before = before(&mixer, 2 * sizes[0]);
-        let run = |gpu: &Gpu| {
-            let b = Buffers::new(gpu, &mixer, &before);
-            let mut more = Layers::new(gpu);
-            let heads = more.input("heads", &mixer.device_heads());
-            let output = DeltaOutputGradient {
-                spec: DeltaOutputSpec {
-                    dims: mixer.dims,
-                    stride: mixer.stride,
-                    gate: gated.then_some(mixer.columns[0]),
-                    epsilon: EPSILON,
-                    float: Float::F32,
-                },
-                weight: &b.weight,
-                scratch: &b.scratch,
-                terms: &b.terms,
-            };
-            let rows = rows(BATCH, TOKENS);
-            let (kept, made) = ([&b.o, &b.projected], [&b.d, &b.d_projected]);
-            b.layers
-                .run(block_on(output.prepare(gpu, rows, kept, made, &b.d_weight)));
-            b.read_weights(&mixer);
-            let arrays = DeltaArraysGradient {
-                spec: DeltaArraysSpec {
-                    dims: mixer.dims,
-                    stride: mixer.stride,
-                    a: mixer.columns[1],
-                    b: mixer.columns[2],
-                    lambda: mixer.lambda(),
-                    most: most as f32,
-                    float: Float::F32,
-                },
-                heads: &heads,
-                scratch: &b.scratch,
-            };
-            b.layers.run(block_on(arrays.prepare(
-                gpu,
-                rows,
-                [&b.mixed, &b.projected],
-                b.array_gradients(),
-                [&b.d_mixed, &b.d_projected],
-                &b.d_heads,
-            )));
-            b.gradients()
-        };
-        let expected = expected(found, &before);
-        compare(&format!("{sizes:?}"), run, &expected);
+        delta(&Mixer::new(sizes, fenwick, sizes[3]), gated, most);
     }
+}
+
+fn delta(mixer: &Mixer, gated: bool, most: f64) {
+    let found = mixer.gradients(|all| mixer.delta(all, gated, most));
+    let before = before(mixer, 2 * mixer.dims.heads);
+    let run = |gpu: &Gpu| {
+        let b = Buffers::new(gpu, mixer, &before);
+        let mut more = Layers::new(gpu);
+        let heads = more.input("heads", &mixer.device_heads());
+        let output = DeltaOutputGradient {
+            spec: DeltaOutputSpec {
+                dims: mixer.dims,
+                stride: mixer.stride,
+                gate: gated.then_some(mixer.columns[0]),
+                epsilon: EPSILON,
+                float: Float::F32,
+            },
+            weight: &b.weight,
+            scratch: &b.scratch,
+            terms: &b.terms,
+        };
+        let rows = rows(BATCH, TOKENS);
+        let (kept, made) = ([&b.o, &b.projected], [&b.d, &b.d_projected]);
+        b.layers
+            .run(block_on(output.prepare(gpu, rows, kept, made, &b.d_weight)));
+        b.read_weights(mixer);
+        let arrays = DeltaArraysGradient {
+            spec: DeltaArraysSpec {
+                dims: mixer.dims,
+                stride: mixer.stride,
+                a: mixer.columns[1],
+                b: mixer.columns[2],
+                lambda: mixer.lambda(),
+                most: most as f32,
+                float: Float::F32,
+            },
+            heads: &heads,
+            scratch: &b.scratch,
+        };
+        b.layers.run(block_on(arrays.prepare(
+            gpu,
+            rows,
+            [&b.mixed, &b.projected],
+            b.array_gradients(),
+            [&b.d_mixed, &b.d_projected],
+            &b.d_heads,
+        )));
+        b.gradients()
+    };
+    let expected = expected(found, &before);
+    compare(&format!("{:?}", mixer.dims), run, &expected);
 }
