@@ -365,7 +365,9 @@ fn kind_47_changed_session_bytes_are_refused() {
     early[4..8].copy_from_slice(&1u32.to_le_bytes());
     let error = Session::<f64>::load(&early).expect_err("a version without checksum");
     assert!(
-        error.to_string().contains("without a checksum: feed the text again"),
+        error
+            .to_string()
+            .contains("without a checksum: feed the text again"),
         "{error}"
     );
 }

@@ -1,7 +1,7 @@
 //! The sampler: its filters by hand, its distribution, its laws, its refusals.
 
-use dla_core::session::{seal, unseal};
 use dla_core::sample::{Candidates, MOST_TOP, Needs, Sampler, SamplerOptions, largest};
+use dla_core::session::{seal, unseal};
 use proptest::prelude::*;
 
 fn sampler(options: SamplerOptions) -> Sampler {

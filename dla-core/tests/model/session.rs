@@ -106,7 +106,9 @@ fn saved_bytes_of_any_other_form_are_refused() {
 fn kind_47_changed_bytes_of_a_saved_session_are_refused() {
     for model in models() {
         let mut session = model.session();
-        model.prefill(&mut session, &ids(5)).expect("valid ids");
+        model
+            .prefill(&mut session, &ids(5), Rows::None)
+            .expect("valid ids");
         let (saved, before) = (session.save(), session.clone());
         for at in 0..saved.len() {
             let mut changed = saved.clone();
