@@ -2,6 +2,44 @@
 
 use crate::error::{Error, Result};
 
+/// Bytes of a checksum.
+const CHECKSUM: usize = 4;
+
+/// Puts the checksum of `bytes` behind them: CRC-32 (ISO-HDLC, as in gzip), little-endian.
+pub fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32fast::hash(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    bytes
+}
+
+/// What [`seal`] was given; `op` is the operation that errors name.
+///
+/// # Errors
+/// A file error when a byte has changed since.
+pub fn unseal<'a>(op: &'static str, bytes: &'a [u8]) -> Result<&'a [u8]> {
+    let Some((bytes, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else {
+        let expected = format!("{CHECKSUM} bytes");
+        return Err(Error::file(op, "checksum", expected, bytes.len()));
+    };
+    let (saved, found) = (u32::from_le_bytes(*checksum), crc32fast::hash(bytes));
+    if saved == found {
+        return Ok(bytes);
+    }
+    let (expected, got) = (format!("{saved:08x}"), format!("{found:08x}"));
+    let error = Error::file(op, "checksum", expected, got);
+    Err(error.advise("the bytes have changed since they were saved"))
+}
+
+/// The error for saved bytes of another version.
+pub fn another_version(op: &'static str, expected: u32, got: u32) -> Error {
+    let error = Error::file(op, "version", expected, got);
+    error.advise(if got < expected {
+        "an earlier version saved it, without a checksum: feed the text again and save it anew"
+    } else {
+        "a later version saved it, or its bytes have changed"
+    })
+}
+
 /// The bytes not read yet of what was saved; all numbers are little-endian.
 #[derive(Debug)]
 pub(crate) struct Bytes<'a> {
@@ -11,7 +49,23 @@ pub(crate) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    /// Those after `magic` and `version`.
+    /// Those between `magic` and `version` and the checksum at the end, which [`seal`] has put there.
+    ///
+    /// # Errors
+    /// A file error for another magic, version or checksum.
+    pub(crate) fn sealed(
+        op: &'static str,
+        bytes: &'a [u8],
+        magic: &[u8; 4],
+        version: u32,
+    ) -> Result<Self> {
+        let rest = Self::after(op, bytes, magic, version)?.rest;
+        let whole = unseal(op, bytes)?;
+        let rest = &whole[(bytes.len() - rest.len()).min(whole.len())..];
+        Ok(Self { op, rest })
+    }
+
+    /// Those after `magic` and `version`, a part of sealed bytes.
     ///
     /// # Errors
     /// A file error for another magic or version.
@@ -28,7 +82,7 @@ impl<'a> Bytes<'a> {
         }
         match bytes.word("version")? {
             own if own == version => Ok(bytes),
-            other => Err(bytes.refuse("version", version, other)),
+            other => Err(another_version(op, version, other)),
         }
     }
 

@@ -41,11 +41,15 @@ pub fn read(op: &'static str, path: &Path, most: u64) -> Result<Vec<u8>> {
     bounded(op, path, open(op, path)?, most)
 }
 
-/// Reads what a person hands over, a file, a pipe or a device, of at most `most` bytes; waits for who writes into a pipe.
+/// Reads what a person hands over, a file, a pipe, a device or, for `-`, stdin, of at most `most` bytes; waits for who
+/// writes into a pipe.
 ///
 /// # Errors
 /// For what is not there or cannot be read, a folder, and for more bytes, or more than memory has room for.
 pub fn read_stream(op: &'static str, path: &Path, most: u64) -> Result<Vec<u8>> {
+    if path == Path::new("-") {
+        return stream(op, "stdin".as_ref(), io::stdin().lock(), most, 0);
+    }
     let file = File::open(path).map_err(|error| unreadable(op, path, error))?;
     let metadata = file
         .metadata()
@@ -58,12 +62,18 @@ pub fn read_stream(op: &'static str, path: &Path, most: u64) -> Result<Vec<u8>> 
 }
 
 fn bounded(op: &'static str, path: &Path, file: File, most: u64) -> Result<Vec<u8>> {
+    let metadata = file.metadata();
+    let len = metadata.map_err(|error| unreadable(op, path, error))?.len();
+    stream(op, path, file, most, len)
+}
+
+/// Reads what is called `path`, about `len` bytes.
+fn stream(op: &'static str, path: &Path, from: impl Read, most: u64, len: u64) -> Result<Vec<u8>> {
     let unreadable = |error| unreadable(op, path, error);
     let too_long = |got: u64| {
         let expected = format!("a file of at most {most} bytes");
         Error::input(op, path.display().to_string(), expected, got)
     };
-    let len = file.metadata().map_err(unreadable)?.len();
     if len > most {
         return Err(too_long(len));
     }
@@ -71,7 +81,7 @@ fn bounded(op: &'static str, path: &Path, file: File, most: u64) -> Result<Vec<u
     let room = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX));
     room.map_err(|_| unreadable(io::ErrorKind::OutOfMemory.into()))?;
     // It may have grown since.
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
+    let read = from.take(most.saturating_add(1)).read_to_end(&mut bytes);
     match read.map_err(unreadable)? as u64 {
         read if read <= most => Ok(bytes),
         read => Err(too_long(read)),

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
+pub use crate::bytes::{another_version, seal, unseal};
 use crate::cache::Cache;
 use crate::config::{Backbone, Config, MergeCost, Norm, Schedule};
 use crate::dims::Dims;
@@ -17,8 +18,8 @@ use crate::real::Real;
 const OP: &str = "session";
 /// The first bytes of a saved session.
 const MAGIC: [u8; 4] = *b"DLAS";
-/// The version of the layout that follows.
-const VERSION: u32 = 1;
+/// The version of the layout that follows; 1 had no checksum.
+const VERSION: u32 = 2;
 
 /// The states of a batch of sequences between calls.
 ///
@@ -141,8 +142,14 @@ impl<R: Real> Session<R> {
 ///
 /// `"DLAS"`, version u32, bytes of a real number u32; batch, heads, groups, key_dim, value_dim,
 /// capacity u32 each; backbone, schedule, norm, merge u8 each; block u64; ε f64; then
-/// `n` `[batch, heads, capacity]` u32, `info` and `states` as in [`Cache`].
+/// `n` `[batch, heads, capacity]` u32, `info` and `states` as in [`Cache`]; at the end the checksum
+/// of all that ([`seal`]).
 pub fn encode<R: Real>(dims: &Dims, config: &Config, cache: &Cache<R>) -> Vec<u8> {
+    seal(body(dims, config, cache))
+}
+
+/// [`encode`] without the checksum.
+pub(crate) fn body<R: Real>(dims: &Dims, config: &Config, cache: &Cache<R>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     let (schedule, block) = schedule_code(config.schedule);
     for word in [VERSION, R::BYTES as u32] {
@@ -174,11 +181,19 @@ pub fn encode<R: Real>(dims: &Dims, config: &Config, cache: &Cache<R>) -> Vec<u8
 /// The sizes (`tokens` = 0), settings and states of a saved session.
 ///
 /// # Errors
-/// A file error for bytes that [`encode`] does not write: another magic, version or precision,
-/// unknown words, refused sizes, a length that does not fit (checked before anything is allocated),
+/// A file error for bytes that [`encode`] does not write: another magic, version, checksum or
+/// precision, unknown words, refused sizes, a length that does not fit (checked before anything is allocated),
 /// states that no run could have left.
 pub fn decode<R: Real>(bytes: &[u8]) -> Result<(Dims, Config, Cache<R>)> {
-    let mut reader = Bytes::after(OP, bytes, &MAGIC, VERSION)?;
+    read(Bytes::sealed(OP, bytes, &MAGIC, VERSION)?)
+}
+
+/// [`decode`] of a [`body`].
+pub(crate) fn decode_body<R: Real>(bytes: &[u8]) -> Result<(Dims, Config, Cache<R>)> {
+    read(Bytes::after(OP, bytes, &MAGIC, VERSION)?)
+}
+
+fn read<R: Real>(mut reader: Bytes<'_>) -> Result<(Dims, Config, Cache<R>)> {
     let width = reader.word("precision")?;
     if width as usize != R::BYTES {
         return Err(refused(

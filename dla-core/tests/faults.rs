@@ -5,6 +5,7 @@ mod common;
 use common::generate::{self, Random};
 use common::{Case, assert_close, slice};
 use dla_core::dla::{chunk, recurrent};
+use dla_core::session::{seal, unseal};
 use dla_core::trace::judge;
 use dla_core::{Backbone, Cache, Config, Dims, MergeCost, Output, Real, Session};
 
@@ -324,20 +325,49 @@ fn kind_36_hostile_session_bytes() {
     }
     assert!(Session::<f64>::load(&[&bytes[..], &[0]].concat()).is_err());
     assert!(Session::<f32>::load(&bytes).is_err(), "another precision");
-    let counts = bytes.len() - 8 * (session.cache().info.len() + session.cache().states.len());
-    let mut gap = bytes.clone();
+    // Whoever writes such a file can write its checksum too: behind it nothing is trusted either.
+    let body = unseal("session", &bytes).expect("saved bytes").to_vec();
+    let counts = body.len() - 8 * (session.cache().info.len() + session.cache().states.len());
+    let mut gap = body.clone();
     gap[counts - 4 * session.cache().n.len()..][..4].fill(0); // the oldest state is not live
-    let error = Session::<f64>::load(&gap).expect_err("states that no run leaves");
+    let error = Session::<f64>::load(&seal(gap)).expect_err("states that no run leaves");
     assert_eq!(error.argument(), "states");
     let mut random = Random(5);
     for _ in 0..20_000 {
-        let mut altered = bytes.clone();
+        let mut altered = body.clone();
         for _ in 0..1 + (random.uniform() * 3.0) as usize {
             let at = (random.uniform() * 100.0) as usize;
             altered[at] = (random.uniform() * 256.0) as u8;
         }
-        if let Err(error) = Session::<f64>::load(&altered) {
+        if let Err(error) = Session::<f64>::load(&seal(altered)) {
             assert!(error.is_file(), "{error}");
         }
     }
+}
+
+/// A byte that changed on a disk or on the way gives an error, never another text.
+#[test]
+fn kind_47_changed_session_bytes_are_refused() {
+    let case = case(Backbone::Delta, 1, 20);
+    let mut session = Session::new(case.dims, case.config).expect("valid sizes");
+    session.feed(20, &case.inputs()).expect("a valid piece");
+    let bytes = session.save();
+    assert_eq!(Session::<f64>::load(&bytes).as_ref(), Ok(&session));
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        let error = Session::<f64>::load(&changed).expect_err("a flipped bit");
+        assert!(error.is_file(), "byte {at}: {error}");
+        let argument = ["magic", "version", "checksum"][(at / 4).min(2)];
+        assert_eq!(error.argument(), argument, "byte {at}: {error}");
+    }
+    let mut early = unseal("session", &bytes).expect("saved bytes").to_vec();
+    early[4..8].copy_from_slice(&1u32.to_le_bytes());
+    let error = Session::<f64>::load(&early).expect_err("a version without checksum");
+    assert!(
+        error
+            .to_string()
+            .contains("without a checksum: feed the text again"),
+        "{error}"
+    );
 }

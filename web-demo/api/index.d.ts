@@ -78,6 +78,8 @@ export interface Token {
     /** The text that became certain with this token; may be empty, and is where tokens are not bytes. */
     text: string;
     states: Piece;
+    /** This token ends the text: config.json's eos_token_id is it, or has it. */
+    end: boolean;
     /** The stop string that ended the text. */
     stop: string | null;
 }

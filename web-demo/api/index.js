@@ -259,7 +259,7 @@ export class Session {
                     held = performance.now();
                 }
                 const token = await told(() => this.#alive().next(generation, lambda), signal);
-                const last = token.stop !== null || count === maxTokens;
+                const last = token.stop !== null || token.end || count === maxTokens;
                 if (last && token.stop === null) token.text += generation.finish();
                 yield token;
                 if (last) return;

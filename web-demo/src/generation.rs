@@ -92,6 +92,11 @@ impl Writing {
         Ok((id, self.stop.push(&piece)))
     }
 
+    /// True when the model's text ends with `id`.
+    pub(crate) fn is_end(model: &Loaded, id: u32) -> bool {
+        model.config.special.eos.contains(&id)
+    }
+
     /// The stop string that ended the text.
     pub(crate) fn stopped(&self) -> Option<String> {
         self.stop.hit().map(str::to_owned)

@@ -1,16 +1,19 @@
 //! A saved sequence: the model's session with what the next token is drawn from.
 
+use dla_core::session::{another_version, seal, unseal};
 use dla_core::{Error, Result};
 
+/// What errors call a session.
+const OP: &str = "session";
 /// The first bytes.
 const MAGIC: [u8; 4] = *b"DLAW";
-/// The version of the layout that follows.
-const VERSION: u32 = 1;
+/// The version of the layout that follows; 1 had no checksum.
+const VERSION: u32 = 2;
 /// The most ids kept.
 const MOST_IDS: usize = 8;
 
 /// All numbers little-endian: `"DLAW"`, version u32, the last ids (count u32, ids u32), the logits after the last token
-/// (count u32, f32), then the bytes of the model's session.
+/// (count u32, f32), then the bytes of the model's session; at the end the checksum of all that ([`seal`]).
 pub(crate) fn write(recent: &[u32], logits: &[f32], session: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -19,7 +22,7 @@ pub(crate) fn write(recent: &[u32], logits: &[f32], session: &[u8]) -> Vec<u8> {
     bytes.extend((logits.len() as u32).to_le_bytes());
     bytes.extend(logits.iter().flat_map(|logit| logit.to_le_bytes()));
     bytes.extend(session);
-    bytes
+    seal(bytes)
 }
 
 /// The last ids, the logits and the session's bytes. A session that another backend saved has neither
@@ -33,8 +36,9 @@ pub(crate) fn read(bytes: &[u8], vocabulary: usize) -> Result<(Vec<u32>, Vec<f32
     };
     let version = word(&mut rest)?;
     if version != VERSION {
-        return Err(refused("version", VERSION, version));
+        return Err(another_version(OP, VERSION, version));
     }
+    rest = &unseal(OP, bytes)?[bytes.len() - rest.len()..];
     let ids = words(&mut rest, "ids", |count| count <= MOST_IDS)?;
     let fits = |count| count == 0 || count == vocabulary;
     let logits = words(&mut rest, "logits", fits)?;
@@ -59,7 +63,7 @@ fn word(rest: &mut &[u8]) -> Result<u32> {
 }
 
 fn refused(argument: &'static str, expected: impl ToString, got: impl ToString) -> Error {
-    Error::file("session", argument, expected, got)
+    Error::file(OP, argument, expected, got)
 }
 
 #[cfg(test)]
@@ -74,10 +78,18 @@ mod tests {
             whole.ok(),
             Some((vec![7, 8], vec![0.5, -1.0], &b"DLAM"[..]))
         );
-        for len in 4..bytes.len() - 4 {
+        for len in 4..bytes.len() {
             assert!(
                 read(&bytes[..len], 2).is_err_and(|error| error.is_file()),
                 "{len}"
+            );
+        }
+        for at in 4..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << (at % 8);
+            assert!(
+                read(&changed, 2).is_err_and(|error| error.is_file()),
+                "byte {at} changed"
             );
         }
         assert!(read(&bytes, 3).is_err(), "logits of another vocabulary");

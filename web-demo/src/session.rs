@@ -10,7 +10,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;
 
 use crate::fault::Fault;
-use crate::generation::Generation;
+use crate::generation::{Generation, Writing};
 use crate::loaded::Loaded;
 use crate::object::object;
 use crate::sequence::{Asked, Sequence};
@@ -84,8 +84,8 @@ impl Session {
         })
     }
 
-    /// Picks a token and takes it in. Resolves to `id`, `text`, `states`, with `lambda` if asked for, and `stop`, the
-    /// stop string that ended the text or null.
+    /// Picks a token and takes it in. Resolves to `id`, `text`, `states`, with `lambda` if asked for, `end`, true where
+    /// the token ends the text, and `stop`, the stop string that ended it or null.
     pub fn next(&self, generation: &Generation, lambda: bool) -> Promise {
         let writing = generation.0.clone();
         self.call(move |model, mut held| async move {
@@ -101,6 +101,7 @@ impl Session {
                 ("id", id.into()),
                 ("text", text.into()),
                 ("states", states.into()),
+                ("end", Writing::is_end(&model, id).into()),
                 ("stop", stop.map_or(JsValue::NULL, Into::into)),
             ]);
             Ok(token.into())

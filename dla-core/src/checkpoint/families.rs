@@ -3,10 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::json::Fields;
+use super::special::special_ids;
 use crate::config::{Backbone, Config, Schedule};
 use crate::error::{Error, Result};
 use crate::model::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
+    SpecialIds,
 };
 
 /// What `ssm_cfg` may hold; those not read only matter for training or speed.
@@ -47,6 +49,7 @@ pub(super) fn read(object: &Map<String, Value>) -> Result<ModelConfig> {
     let dla = dla.map(|section| self::dla(&section, config.backbone()));
     let config = ModelConfig {
         dla: dla.transpose()?,
+        special: special_ids(&fields, config.vocabulary)?,
         ..config
     };
     let refuse = |error: Error| {
@@ -96,6 +99,7 @@ fn mamba2(fields: &Fields<'_>) -> Result<ModelConfig> {
         norm_epsilon: fields.epsilon("layer_norm_epsilon", 1e-5)? as f32,
         mixer: MixerConfig::Mamba2(mixer),
         dla: None,
+        special: SpecialIds::default(),
     })
 }
 
@@ -130,6 +134,7 @@ fn state_spaces(fields: &Fields<'_>) -> Result<ModelConfig> {
         norm_epsilon: 1e-5,
         mixer: MixerConfig::Mamba2(ssm_cfg(&ssm, hidden)?),
         dla: None,
+        special: SpecialIds::default(),
     })
 }
 
@@ -222,6 +227,7 @@ fn gated_deltanet(fields: &Fields<'_>) -> Result<ModelConfig> {
             intermediate: intermediate(fields, hidden)?,
         }),
         dla: None,
+        special: SpecialIds::default(),
     })
 }
 
@@ -243,6 +249,7 @@ fn attention(fields: &Fields<'_>) -> Result<ModelConfig> {
             intermediate: intermediate(fields, hidden)?,
         }),
         dla: None,
+        special: SpecialIds::default(),
     })
 }
 

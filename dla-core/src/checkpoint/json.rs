@@ -71,6 +71,8 @@ fn string_len(text: &str) -> usize {
 /// The settings of one object; absent and `null` are the same.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
+    /// The file, as errors name it.
+    file: &'static str,
     object: &'a Map<String, Value>,
     /// What errors call the object, with a dot behind, or nothing.
     prefix: &'static str,
@@ -79,14 +81,27 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// The settings of config.json itself.
     pub(super) fn new(object: &'a Map<String, Value>) -> Self {
+        Self::of("config.json", object)
+    }
+
+    /// The settings of `file` itself.
+    pub(super) fn of(file: &'static str, object: &'a Map<String, Value>) -> Self {
         let prefix = "";
-        Self { object, prefix }
+        Self {
+            file,
+            object,
+            prefix,
+        }
     }
 
     /// The settings of the object under `key`, if it is there.
     pub(super) fn section(&self, key: &str, prefix: &'static str) -> Result<Option<Self>> {
         let section = self.value(key).map(|value| match value {
-            Value::Object(object) => Ok(Self { object, prefix }),
+            Value::Object(object) => Ok(Self {
+                object,
+                prefix,
+                ..*self
+            }),
             other => Err(self.refuse(key, "an object", other)),
         });
         section.transpose()
@@ -130,6 +145,33 @@ impl<'a> Fields<'a> {
         self.value(key).map_or(Ok(default), |value| {
             let flag = value.as_bool();
             flag.ok_or_else(|| self.refuse(key, "true or false", value))
+        })
+    }
+
+    /// A token id, if it is there.
+    pub(super) fn id(&self, key: &str, vocabulary: usize) -> Result<Option<u32>> {
+        let id = |value| self.token(key, value, vocabulary, "a token id");
+        self.value(key).map(id).transpose()
+    }
+
+    /// A token id or a list of them; none if they are not there.
+    pub(super) fn ids(&self, key: &str, vocabulary: usize) -> Result<Vec<u32>> {
+        let id = |value| self.token(key, value, vocabulary, "token ids");
+        match self.value(key) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(ids)) => ids.iter().map(id).collect(),
+            Some(one) => Ok(vec![id(one)?]),
+        }
+    }
+
+    /// One id; errors call what is expected `what`.
+    fn token(&self, key: &str, value: &Value, vocabulary: usize, what: &str) -> Result<u32> {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        let id = id.filter(|&id| (id as usize) < vocabulary);
+        id.ok_or_else(|| {
+            let expected = format!("{what} from 0 to {}", vocabulary.saturating_sub(1));
+            let error = self.refuse(key, expected, value);
+            error.advise("correct it, or set it to null where the model has no such token")
         })
     }
 
@@ -196,8 +238,10 @@ impl<'a> Fields<'a> {
                     true => "nothing".to_owned(),
                     false => words.join(" or "),
                 };
-                let argument = format!("config.json, {}{key}", self.prefix);
-                Err(Error::unsupported("load", argument, expected, brief(value)).advise(reason))
+                Err(
+                    Error::unsupported("load", self.argument(key), expected, brief(value))
+                        .advise(reason),
+                )
             }
             _ => Ok(()),
         }
@@ -205,8 +249,12 @@ impl<'a> Fields<'a> {
 
     /// An error about the setting `key`.
     pub(super) fn refuse(&self, key: &str, expected: impl ToString, got: impl ToString) -> Error {
-        let argument = format!("config.json, {}{key}", self.prefix);
-        Error::input("load", argument, expected, brief(got))
+        Error::input("load", self.argument(key), expected, brief(got))
+    }
+
+    /// What errors call the setting `key`.
+    fn argument(&self, key: &str) -> String {
+        format!("{}, {}{key}", self.file, self.prefix)
     }
 
     fn value(&self, key: &str) -> Option<&'a Value> {

@@ -15,6 +15,7 @@ mod families;
 mod json;
 mod save;
 mod shards;
+mod special;
 mod survey;
 mod upcycle;
 
@@ -49,14 +50,19 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a model directory.
+    /// Opens a model directory. A generation_config.json there goes before config.json where it names
+    /// special tokens.
     ///
     /// # Errors
     /// When a file is missing or malformed, or config.json asks for what is not served; the error
     /// names the setting and the reason. Pickled weights are refused with the command that converts them.
     pub fn open(folder: &Path) -> Result<Self> {
         let text = file::read_text("load", &folder.join("config.json"))?;
-        Self::new(&text, Shards::open(folder)?)
+        let mut checkpoint = Self::new(&text, Shards::open(folder)?)?;
+        let config = &mut checkpoint.config;
+        let generation = special::generation(folder, config.vocabulary)?;
+        config.special = generation.or(std::mem::take(&mut config.special));
+        Ok(checkpoint)
     }
 
     /// Takes the text of config.json and the bytes of the safetensors files, each with the name that
@@ -91,6 +97,11 @@ impl Checkpoint {
         let tensors = self.shards.names().filter_map(|name| self.shards.get(name));
         let sizes = tensors.map(|tensor| tensor.shape().iter().map(|&n| n as u64).product::<u64>());
         sizes.sum()
+    }
+
+    /// The tensors that lie in the shards and that their index does not name: they are not read.
+    pub fn skipped(&self) -> &[String] {
+        self.shards.skipped()
     }
 
     /// What keeps the tensors from being this model's: missing, misshapen, of a type that does not

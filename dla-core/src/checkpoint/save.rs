@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Map, Number, Value, json};
 
-use super::{families, json};
+use super::{families, json, special};
 use crate::config::Schedule;
 use crate::error::{Error, Result};
 use crate::model::{
@@ -36,6 +36,7 @@ impl ModelConfig {
                 return Err(Error::input("save", "mixer", expected, "another"));
             }
         };
+        special::add(&mut object, &self.special);
         if let Some(config) = &self.dla {
             object.insert("dla".into(), dla(config)?);
         }

@@ -1,6 +1,6 @@
 //! The safetensors files of one checkpoint.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use serde_json::Value;
@@ -16,12 +16,14 @@ const INDEX: &str = "model.safetensors.index.json";
 const PICKLE: &str = "pytorch_model.bin";
 
 /// All files, and which of them holds a tensor.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shards {
     files: Vec<TensorFile>,
     /// The tensors in file order, with their file.
     order: Vec<(String, usize)>,
     place: HashMap<String, usize>,
+    /// Tensors that an index does not name.
+    skipped: Vec<String>,
 }
 
 impl Shards {
@@ -43,43 +45,72 @@ impl Shards {
         Err(Error::input("load", name, expected, "neither").advise("check the path"))
     }
 
-    /// The files that the index names.
+    /// The files that the index names, each with the tensors that the index takes from it.
     fn indexed(folder: &Path) -> Result<Self> {
-        let object = json::parse(INDEX, &file::read_text("load", &folder.join(INDEX))?)?;
-        let Some(Value::Object(map)) = object.get("weight_map") else {
-            return Err(index_fault("weight_map", "an object", "none"));
+        let index = json::parse(INDEX, &file::read_text("load", &folder.join(INDEX))?)?;
+        let map = match index.get("weight_map") {
+            Some(Value::Object(map)) => map,
+            Some(other) => return Err(index_fault("weight_map", "an object", other)),
+            None => return Err(index_fault("weight_map", "an object", "none")),
         };
-        let mut files = BTreeSet::new();
+        // By file; the tensors in any order.
+        let mut taken = BTreeMap::<&str, BTreeSet<&str>>::new();
         for (tensor, file) in map {
             let file = file.as_str().filter(|file| is_plain(file));
             let file = file.ok_or_else(|| index_fault(tensor, "a file's name", &map[tensor]))?;
-            files.insert(file);
+            if !folder.join(file).is_file() {
+                let got = format!("{file}, which is not there");
+                let error = index_fault(tensor, "a file of the model directory", got);
+                return Err(error.advise("download it, or correct the index"));
+            }
+            taken.entry(file).or_default().insert(tensor);
         }
-        let opened = files.iter().map(|file| open(&folder.join(file)));
-        let shards = Self::new(opened.collect::<Result<_>>()?)?;
-        match map.keys().find(|&tensor| shards.get(tensor).is_none()) {
-            Some(tensor) => Err(index_fault(tensor, "a tensor of its file", "none there")),
-            None => Ok(shards),
+        let mut shards = Self::default();
+        for (file, tensors) in taken {
+            let shard = open(&folder.join(file))?;
+            let held = shard.names();
+            if let Some(tensor) = tensors.iter().find(|&&name| shard.get(name).is_none()) {
+                let expected = format!("a tensor of {file}");
+                return Err(index_fault(tensor, &expected, "none there"));
+            }
+            let (named, unnamed): (Vec<_>, Vec<_>) =
+                held.into_iter().partition(|name| tensors.contains(&**name));
+            // An older copy of what the index takes from another file says nothing new.
+            shards
+                .skipped
+                .extend(unnamed.into_iter().filter(|name| !map.contains_key(name)));
+            shards.add(shard, named)?;
         }
+        Ok(shards)
     }
 
     /// These files, which must share no tensor.
     pub(super) fn new(files: Vec<TensorFile>) -> Result<Self> {
-        let (mut order, mut place) = (Vec::new(), HashMap::new());
-        for (index, file) in files.iter().enumerate() {
-            for name in file.names() {
-                if place.insert(name.clone(), index).is_some() {
-                    let argument = format!("{}, tensor {name}", file.name());
-                    return Err(Error::input("load", argument, "once", "in two files"));
-                }
-                order.push((name, index));
-            }
+        let mut shards = Self::default();
+        for file in files {
+            let names = file.names();
+            shards.add(file, names)?;
         }
-        Ok(Self {
-            files,
-            order,
-            place,
-        })
+        Ok(shards)
+    }
+
+    /// Takes the tensors `names` from `file`.
+    fn add(&mut self, file: TensorFile, names: Vec<String>) -> Result<()> {
+        let index = self.files.len();
+        for name in names {
+            if self.place.insert(name.clone(), index).is_some() {
+                let argument = format!("{}, tensor {name}", file.name());
+                return Err(Error::input("load", argument, "once", "in two files"));
+            }
+            self.order.push((name, index));
+        }
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// The tensors that are in the files and not in their index.
+    pub(super) fn skipped(&self) -> &[String] {
+        &self.skipped
     }
 
     /// The names of all tensors, in the order of the files' bytes.

@@ -5,6 +5,8 @@ use crate::dims::Dims;
 use crate::error::{Error, Result};
 use crate::nn::Attention;
 
+use super::special::SpecialIds;
+
 /// The families of checkpoints: they differ in the names of tensors and settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -49,6 +51,8 @@ pub struct ModelConfig {
     pub mixer: MixerConfig,
     /// DLA's settings; absent for a plain checkpoint, which keeps a single state.
     pub dla: Option<DlaConfig>,
+    /// The ids of special tokens that the model's files name.
+    pub special: SpecialIds,
 }
 
 /// The settings of the mixers, which all layers share.

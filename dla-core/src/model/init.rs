@@ -23,11 +23,11 @@ use crate::error::{Error, Result};
 /// | λ | projection 0, scale 1, bias ln(e − 1): every λ is 1 |
 ///
 /// ```
-/// # use dla_core::model::{AttentionConfig, Family, MixerConfig, ModelConfig, ModelTensors};
+/// # use dla_core::model::{AttentionConfig, Family, MixerConfig, ModelConfig, ModelTensors, SpecialIds};
 /// # let mixer = AttentionConfig { heads: 1, head_dim: 2, conv_width: 1, intermediate: 2 };
 /// # let config = ModelConfig {
 /// #     family: Family::Attention, hidden: 2, layers: 1, vocabulary: 3, tied: true,
-/// #     norm_epsilon: 1e-6, mixer: MixerConfig::Attention(mixer), dla: None,
+/// #     norm_epsilon: 1e-6, mixer: MixerConfig::Attention(mixer), dla: None, special: SpecialIds::default(),
 /// # };
 /// use dla_core::model::Initial;
 /// let tensors = ModelTensors::load(&config, &mut Initial::new(&config, 7, 0.6)?)?;

@@ -16,6 +16,7 @@ mod mamba2;
 mod operator;
 mod session;
 mod slices;
+mod special;
 mod tensors;
 pub mod training;
 mod tree;
@@ -28,6 +29,7 @@ pub use config::{
 pub use init::Initial;
 pub use session::{LayerState, ModelSession, ModelSnapshot};
 pub use slices::{CHUNK, SLICE, Slices};
+pub use special::SpecialIds;
 pub use tensors::{
     AttentionTensors, BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors,
     MixerTensors, MlpTensors, ModelTensors,

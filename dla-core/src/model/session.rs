@@ -14,8 +14,8 @@ use crate::session;
 const OP: &str = "model session";
 /// The first bytes of a saved model session.
 const MAGIC: [u8; 4] = *b"DLAM";
-/// The version of the layout that follows.
-const VERSION: u32 = 1;
+/// The version of the layout that follows; 1 had no checksum.
+const VERSION: u32 = 2;
 
 /// What one layer carries from token to token.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,20 +154,21 @@ impl ModelSession {
 
     /// The session as bytes, all numbers little-endian: `"DLAM"`, version u32, position u64, then
     /// for each layer its convolutions' inputs f32, the byte count u64 of its states and those
-    /// ([`session::encode`]), and its keys and values f32 if it is softmax attention.
+    /// ([`session::encode`] without its checksum), and its keys and values f32 if it is softmax attention; at the end the
+    /// checksum of all that ([`session::seal`]).
     pub fn save(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(self.position.to_le_bytes());
         for layer in self.layers.iter() {
             bytes.extend(layer.conv.iter().flatten().flat_map(|x| x.to_le_bytes()));
-            let states = session::encode(&self.layout.dims, &self.layout.config, &layer.cache);
+            let states = session::body(&self.layout.dims, &self.layout.config, &layer.cache);
             bytes.extend((states.len() as u64).to_le_bytes());
             bytes.extend(states);
             let attended = layer.keys.iter().chain(&layer.values);
             bytes.extend(attended.flat_map(|x| x.to_le_bytes()));
         }
-        bytes
+        session::seal(bytes)
     }
 
     /// Takes the place of a saved session of the same model.
@@ -176,7 +177,7 @@ impl ModelSession {
     /// A file error for bytes that [`ModelSession::save`] does not write for this model; the session
     /// is as before then.
     pub fn load(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut reader = Bytes::after(OP, bytes, &MAGIC, VERSION)?;
+        let mut reader = Bytes::sealed(OP, bytes, &MAGIC, VERSION)?;
         let position = reader.long("position")?;
         let layers = (0..self.layout.layers)
             .map(|_| self.layout.read_layer(&mut reader, position))
@@ -215,7 +216,7 @@ impl Layout {
         let conv = self.conv.iter().map(|&len| reader.floats("conv", len));
         let conv = conv.collect::<Result<_>>()?;
         let len = reader.size("states")?;
-        let (dims, config, cache) = session::decode(reader.slice("states", len)?)?;
+        let (dims, config, cache) = session::decode_body(reader.slice("states", len)?)?;
         if dims != self.dims || config != self.config {
             return Err(refused("states", "those of this model", "another model's"));
         }

@@ -22,11 +22,11 @@ impl<T> ModelTensors<T> {
     /// All tensors in order.
     ///
     /// ```
-    /// # use dla_core::model::{AttentionConfig, Family, MixerConfig, ModelConfig, ModelTensors};
+    /// # use dla_core::model::{AttentionConfig, Family, MixerConfig, ModelConfig, ModelTensors, SpecialIds};
     /// # let mixer = AttentionConfig { heads: 1, head_dim: 2, conv_width: 1, intermediate: 2 };
     /// # let config = ModelConfig {
     /// #     family: Family::Attention, hidden: 2, layers: 1, vocabulary: 3, tied: true,
-    /// #     norm_epsilon: 1e-6, mixer: MixerConfig::Attention(mixer), dla: None,
+    /// #     norm_epsilon: 1e-6, mixer: MixerConfig::Attention(mixer), dla: None, special: SpecialIds::default(),
     /// # };
     /// let names = ModelTensors::names(&config)?;
     /// let values = names.each_ref().map(|name| vec![0.0f32; name.len()]);

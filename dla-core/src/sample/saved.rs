@@ -3,18 +3,19 @@
 use oorandom::Rand64;
 
 use super::{Sampler, SamplerOptions};
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, seal};
 use crate::error::Result;
 
 /// The first bytes of a saved sampler.
 const MAGIC: [u8; 4] = *b"DLAR";
-/// The version of the layout that follows.
-const VERSION: u32 = 1;
+/// The version of the layout that follows; 1 had no checksum.
+const VERSION: u32 = 2;
 
 impl Sampler {
     /// The sampler as bytes, all numbers little-endian: `"DLAR"`, version u32; temperature, top_p,
     /// min_p, repetition_penalty f32; top_k, repetition_window, seed u64; the generator's state and
-    /// increment u128; the count u64 of tokens in the penalty's window, and those u32.
+    /// increment u128; the count u64 of tokens in the penalty's window, and those u32; the checksum of
+    /// all that ([`seal`]).
     pub fn save(&self) -> Vec<u8> {
         let options = &self.options;
         let mut bytes = MAGIC.to_vec();
@@ -36,7 +37,7 @@ impl Sampler {
         bytes.extend(increment.to_le_bytes());
         bytes.extend((self.window.len() as u64).to_le_bytes());
         bytes.extend(self.window.iter().flat_map(|id| id.to_le_bytes()));
-        bytes
+        seal(bytes)
     }
 
     /// A saved sampler, options and all.
@@ -44,7 +45,7 @@ impl Sampler {
     /// # Errors
     /// A file error for bytes that [`Sampler::save`] does not write.
     pub fn load(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Bytes::after("sampler", bytes, &MAGIC, VERSION)?;
+        let mut reader = Bytes::sealed("sampler", bytes, &MAGIC, VERSION)?;
         let options = read_options(&mut reader)?;
         let state = u128::from_le_bytes(reader.take("state")?);
         let increment = u128::from_le_bytes(reader.take("increment")?);

@@ -278,7 +278,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn shards_and_what_may_be_wrong_with_their_index() {
+fn kind_45_shards_and_what_may_be_wrong_with_their_index() {
     let folder = folder("shards");
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).expect("written");
     write("config.json", mamba2_json().to_string().as_bytes());
@@ -290,7 +290,7 @@ fn shards_and_what_may_be_wrong_with_their_index() {
         move |(name, ..): &(String, Vec<usize>, Vec<f32>)| (name.clone(), json!(file))
     };
     let parts = first.iter().map(entry("a.safetensors"));
-    let map: serde_json::Map<_, _> = parts
+    let mut map: serde_json::Map<_, _> = parts
         .chain(second.iter().map(entry("b.safetensors")))
         .collect();
     let index = |map: &Value| {
@@ -308,15 +308,33 @@ fn shards_and_what_may_be_wrong_with_their_index() {
         ("absolute", json!("/etc/passwd"), "a file's name"),
         ("a number", json!(7), "a file's name"),
         ("absent", json!("c.safetensors"), "c.safetensors"),
+        (
+            "in another file",
+            json!("a.safetensors"),
+            "index.json, lm_head.weight: expected a tensor of a.safetensors",
+        ),
     ] {
         let mut map = map.clone();
         map.insert("lm_head.weight".into(), file);
         index(&map.into());
         assert_refused(name, Model::load(&folder), fault);
     }
-    write("b.safetensors", &safetensors(&all[8..]));
+    // What the index takes from one file may lie in another too: changed there, the model stays the same.
+    let mut overlaid = all[8..].to_vec();
+    overlaid[0].2.iter_mut().for_each(|x| *x += 1.0);
+    write("b.safetensors", &safetensors(&overlaid));
+    index(&Value::from(map.clone()));
+    let checkpoint = Checkpoint::open(&folder).expect("two sound shards");
+    assert!(checkpoint.skipped().is_empty());
+    let model = checkpoint.model().expect("every tensor once");
+    assert_eq!(in_pieces(&model, &ids(9), &[]), want);
+    // What the index does not name is not there.
+    let last = all.last().expect("tensors").0.clone();
+    map.remove(&last);
     index(&Value::from(map));
-    assert_refused("one tensor in two files", Model::load(&folder), "two files");
+    let checkpoint = Checkpoint::open(&folder).expect("two sound shards");
+    assert_eq!(checkpoint.skipped(), [last.clone()]);
+    assert_refused("not named", checkpoint.model(), &last);
     fs::remove_dir_all(&folder).expect("removed");
 }
 

@@ -2,7 +2,8 @@
 
 use dla_core::Result;
 use dla_core::model::{
-    AttentionConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Weights,
+    AttentionConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, SpecialIds,
+    Weights,
 };
 
 /// Random weights that remember what was asked for.
@@ -64,6 +65,7 @@ pub(crate) fn mamba2() -> (ModelConfig, Mamba2Config) {
         norm_epsilon: 1e-5,
         mixer: MixerConfig::Mamba2(mixer.clone()),
         dla: None,
+        special: SpecialIds::default(),
     };
     (config, mixer)
 }

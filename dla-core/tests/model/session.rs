@@ -101,3 +101,24 @@ fn saved_bytes_of_any_other_form_are_refused() {
         assert_eq!(session, before);
     }
 }
+
+#[test]
+fn kind_47_changed_bytes_of_a_saved_session_are_refused() {
+    for model in models() {
+        let mut session = model.session();
+        model
+            .prefill(&mut session, &ids(5), Rows::None)
+            .expect("valid ids");
+        let (saved, before) = (session.save(), session.clone());
+        for at in 0..saved.len() {
+            let mut changed = saved.clone();
+            changed[at] ^= 1 << (at % 8);
+            let error = session.load(&changed).expect_err("a flipped bit");
+            assert!(error.is_file(), "byte {at}: {error}");
+            let argument = ["magic", "version", "checksum"][(at / 4).min(2)];
+            assert_eq!(error.argument(), argument, "byte {at}: {error}");
+        }
+        assert_eq!(session, before);
+        session.load(&saved).expect("what was saved");
+    }
+}

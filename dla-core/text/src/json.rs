@@ -1,52 +1,35 @@
 //! A tokenizer.json, through the `tokenizers` crate.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dla_core::file::{self, MAX_TEXT};
 use dla_core::{Error, Result};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
-/// What tells of the tokenizer's special tokens.
-const SETTINGS: &str = "tokenizer_config.json";
-/// Ends of text that go without saying.
-const ENDS: [&str; 3] = ["<|endoftext|>", "</s>", "<|end_of_text|>"];
+use crate::chain::{Chain, Token};
+use crate::decoder::Runs;
 
-/// A tokenizer.json and its special tokens.
+/// What names special tokens beside a tokenizer.json, the first file first.
+const SETTINGS: [&str; 2] = ["tokenizer_config.json", "special_tokens_map.json"];
+
+/// A tokenizer.json.
 #[derive(Clone, Debug)]
 pub(crate) struct Json {
+    path: PathBuf,
     tokenizer: Tokenizer,
-    spelling: Spelling,
-    /// Tokens that were added to the vocabulary; true for special ones, which have no text.
-    added: HashMap<u32, bool>,
-    start: Option<u32>,
-    end: Option<u32>,
-}
-
-/// What an id stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    /// Bytes of UTF-8, perhaps a part of a character.
-    Bytes(Vec<u8>),
-    /// Whole characters.
-    Text(String),
-}
-
-/// How tokens spell bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
-    /// Each character of a token is a byte (GPT-2's alphabet).
-    ByteLevel,
-    /// A token `<0x41>` is a byte, others are text.
-    ByteFallback,
-    /// All tokens are text.
-    Text,
+    /// The tokens that were added to the vocabulary, as they were added; none for special ones, which have no text.
+    added: HashMap<u32, Option<String>>,
+    /// Tokens are letters for bytes.
+    spells_bytes: bool,
+    /// How many ids the model has.
+    vocabulary: usize,
 }
 
 impl Json {
-    /// Reads `file` of a model directory.
-    pub(crate) fn open(folder: &Path, file: &str) -> Result<Self> {
+    /// Reads `file` of a model directory; the model has `vocabulary` ids.
+    pub(crate) fn open(folder: &Path, file: &str, vocabulary: usize) -> Result<Self> {
         let path = folder.join(file);
         let bytes = read(&path)?;
         let wrong = |error: &dyn std::fmt::Display| {
@@ -59,30 +42,42 @@ impl Json {
             .with_truncation(None)
             .map_err(|error| wrong(&error))?;
         tokenizer.with_padding(None);
-        let json: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
         let added = tokenizer.get_added_tokens_decoder().into_iter();
-        let settings = settings(folder)?;
-        let named = |key| special(&settings, key).and_then(|token| tokenizer.token_to_id(token));
-        let usual = || ENDS.iter().find_map(|token| tokenizer.token_to_id(token));
+        let added = added.map(|(id, token)| (id, (!token.special).then_some(token.content)));
         Ok(Self {
-            start: named("bos_token"),
-            end: named("eos_token").or_else(usual),
-            spelling: Spelling::of(&json["decoder"]),
-            added: added.map(|(id, token)| (id, token.special)).collect(),
+            added: added.collect(),
+            spells_bytes: Chain::new(tokenizer.get_decoder(), Runs::Whole).spells_bytes(),
+            path,
             tokenizer,
+            vocabulary,
         })
     }
 
-    pub(crate) fn largest_id(&self) -> Option<u32> {
-        self.tokenizer.get_vocab(true).into_values().max()
+    /// The id of the token that a text begins with, if the files beside this one name one.
+    ///
+    /// # Errors
+    /// For a file that cannot be read, and a name that is none.
+    pub(crate) fn start(&self, folder: &Path) -> Result<Option<u32>> {
+        let named = named(folder, "bos_token")?;
+        // Only an empty text needs it.
+        Ok(named.and_then(|(_, token)| self.tokenizer.token_to_id(&token)))
     }
 
-    pub(crate) fn start(&self) -> Option<u32> {
-        self.start
-    }
-
-    pub(crate) fn end(&self) -> Option<u32> {
-        self.end
+    /// The id of the token that ends a text, if the files beside this one name one.
+    ///
+    /// # Errors
+    /// Those of [`Json::start`], and for a name that no token has.
+    pub(crate) fn end(&self, folder: &Path) -> Result<Option<u32>> {
+        let Some((path, token)) = named(folder, "eos_token")? else {
+            return Ok(None);
+        };
+        let id = self.tokenizer.token_to_id(&token);
+        id.map(Some).ok_or_else(|| {
+            let argument = format!("{}, eos_token", path.display());
+            let expected = "a token of tokenizer.json";
+            let error = Error::input("tokenizer", argument, expected, format!("{token:?}"));
+            error.advise("name one of its tokens, or give eos_token_id in generation_config.json")
+        })
     }
 
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
@@ -90,61 +85,55 @@ impl Json {
             let expected = "text that tokenizer.json has tokens for";
             Error::input("tokenizer", "text", expected, error)
         })?;
-        Ok(encoding.get_ids().to_vec())
+        let ids = encoding.get_ids();
+        match ids.iter().find(|&&id| id as usize >= self.vocabulary) {
+            None => Ok(ids.to_vec()),
+            Some(&id) => {
+                let expected = format!("ids below the model's vocabulary, {}", self.vocabulary);
+                let token = self.tokenizer.id_to_token(id).unwrap_or_default();
+                let got = format!("{id} for {token:?}");
+                let argument = format!("text by {}", self.path.display());
+                let error = Error::input("tokenizer", argument, expected, got);
+                Err(error.advise("leave it out: the model has fewer tokens than this tokenizer"))
+            }
+        }
     }
 
-    /// What `id` stands for after `last`, the id before it that stood for something.
-    pub(crate) fn piece(&self, last: Option<u32>, id: u32) -> Option<Piece> {
-        let token = self.tokenizer.id_to_token(id)?;
-        if self.added.get(&id) == Some(&true) {
+    /// True when the file has a token with this id.
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.tokenizer.id_to_token(id).is_some()
+    }
+
+    /// The token that has a text; none for special ones, and for ids without a token.
+    pub(crate) fn token(&self, id: u32) -> Option<Token> {
+        let text = self.tokenizer.id_to_token(id)?;
+        let special = self.tokenizer.get_added_vocabulary();
+        if special.is_special_token(&text) {
             return None;
         }
-        Some(match self.spelling {
-            Spelling::ByteLevel => Piece::Bytes(byte_level(&token)),
-            Spelling::ByteFallback => match byte_fallback(&token) {
-                Some(byte) => Piece::Bytes(vec![byte]),
-                None => Piece::Text(self.text(last, id)),
-            },
-            Spelling::Text => Piece::Text(self.text(last, id)),
-        })
-    }
-
-    /// The text that `id` adds to that of `last`: decoders take a blank off the beginning of a text.
-    fn text(&self, last: Option<u32>, id: u32) -> String {
-        let decode = |ids: &[u32]| self.tokenizer.decode(ids, true).unwrap_or_default();
-        let added = last.and_then(|last| {
-            let text = decode(&[last, id]);
-            text.strip_prefix(&decode(&[last])).map(str::to_owned)
-        });
-        added.unwrap_or_else(|| decode(&[id]))
-    }
-}
-
-impl Spelling {
-    /// That of the `decoder` section, which is one decoder or a sequence of them.
-    fn of(decoder: &Value) -> Self {
-        let parts = decoder["decoders"].as_array();
-        let parts = parts.map_or(std::slice::from_ref(decoder), Vec::as_slice);
-        let has = |name| parts.iter().any(|part| part["type"] == name);
-        if has("ByteLevel") {
-            Self::ByteLevel
-        } else if has("ByteFallback") {
-            Self::ByteFallback
-        } else {
-            Self::Text
+        match self.added.get(&id) {
+            // A normaliser may have spelt it in letters already: they stand for the same bytes.
+            Some(Some(content)) if self.spells_bytes => Some(Token {
+                text: content.clone(),
+                added: true,
+            }),
+            Some(None) => None,
+            added => Some(Token {
+                text,
+                added: added.is_some(),
+            }),
         }
     }
-}
 
-/// The bytes of a token in GPT-2's alphabet; a token that is not, an added one, is its own text.
-fn byte_level(token: &str) -> Vec<u8> {
-    let bytes: Option<Vec<u8>> = token.chars().map(byte_of).collect();
-    bytes.unwrap_or_else(|| token.as_bytes().to_vec())
+    /// What turns tokens into text.
+    pub(crate) fn chain(&self, runs: Runs) -> Chain<'_> {
+        Chain::new(self.tokenizer.get_decoder(), runs)
+    }
 }
 
 /// The byte that a character of GPT-2's alphabet stands for: printable Latin-1 characters for
 /// themselves, those from U+0100 on for the other bytes in turn.
-fn byte_of(letter: char) -> Option<u8> {
+pub(crate) fn byte_of(letter: char) -> Option<u8> {
     let code = u32::from(letter);
     match code {
         0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF => u8::try_from(code).ok(),
@@ -155,29 +144,36 @@ fn byte_of(letter: char) -> Option<u8> {
     }
 }
 
-/// The byte of `<0x41>`.
-fn byte_fallback(token: &str) -> Option<u8> {
-    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    let byte = u8::from_str_radix(digits, 16).ok();
-    byte.filter(|_| digits.len() == 2)
-}
-
-/// tokenizer_config.json; null without one.
-fn settings(folder: &Path) -> Result<Value> {
-    let path = folder.join(SETTINGS);
-    if !path.exists() {
-        return Ok(Value::Null);
+/// The token that `key` stands for in the first of the files that names one, and that file.
+fn named(folder: &Path, key: &str) -> Result<Option<(PathBuf, String)>> {
+    for file in SETTINGS {
+        let path = folder.join(file);
+        if !path.exists() {
+            continue;
+        }
+        let settings: Value = serde_json::from_slice(&read(&path)?).map_err(|error| {
+            let path = path.display().to_string();
+            Error::input("tokenizer", path, "JSON", error)
+        })?;
+        if let Some(token) = special(&path, &settings, key)? {
+            return Ok(Some((path, token.to_owned())));
+        }
     }
-    serde_json::from_slice(&read(&path)?).map_err(|error| {
-        let path = path.display().to_string();
-        Error::input("tokenizer", path, "JSON", error)
-    })
+    Ok(None)
 }
 
-/// A special token: a string, or an object with its content.
-fn special<'a>(settings: &'a Value, key: &str) -> Option<&'a str> {
-    let token = &settings[key];
-    token.as_str().or_else(|| token["content"].as_str())
+/// A special token: a string, or an object with its content; none if it is absent or null.
+fn special<'a>(path: &Path, settings: &'a Value, key: &str) -> Result<Option<&'a str>> {
+    let token = match settings.get(key) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(token) => token,
+    };
+    let text = token.as_str().or_else(|| token["content"].as_str());
+    text.map(Some).ok_or_else(|| {
+        let argument = format!("{}, {key}", path.display());
+        let expected = "a token, as a string or an object with its content";
+        Error::input("tokenizer", argument, expected, token)
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "json")]
+mod chain;
 mod decoder;
 #[cfg(feature = "json")]
 mod json;

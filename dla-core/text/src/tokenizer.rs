@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dla_core::model::{ModelConfig, SpecialIds};
 use dla_core::{Error, Result};
 
 #[cfg(feature = "json")]
@@ -25,7 +26,13 @@ const BYTES: usize = 256;
 /// # Ok::<(), dla_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Tokenizer(pub(crate) Kind);
+pub struct Tokenizer {
+    pub(crate) kind: Kind,
+    /// What a text begins with.
+    start: Option<u32>,
+    /// What ends a text.
+    ends: Vec<u32>,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
@@ -39,18 +46,36 @@ pub(crate) enum Kind {
 impl Tokenizer {
     /// Ids 0 to 255 are the bytes of UTF-8. Larger ids, which a padded vocabulary has, have no text.
     pub fn bytes() -> Self {
-        Self(Kind::Bytes)
+        Self::of_bytes(&SpecialIds::default())
     }
 
-    /// The tokenizer of a model directory: its tokenizer.json, and the end of text that its
-    /// tokenizer_config.json names; without one, bytes.
+    fn of_bytes(special: &SpecialIds) -> Self {
+        Self {
+            kind: Kind::Bytes,
+            start: special.bos,
+            ends: special.eos.clone(),
+        }
+    }
+
+    /// The tokenizer of a model directory, whose model has these settings: its tokenizer.json; without one, bytes.
+    ///
+    /// What begins and ends a text is what generation_config.json or config.json name ([`ModelConfig::special`]),
+    /// else what tokenizer_config.json or special_tokens_map.json name; nothing is guessed.
     ///
     /// # Errors
-    /// For a file that cannot be read or is none, an id that is not below the model's `vocabulary`,
-    /// and, without the feature `json`, a tokenizer.json.
-    pub fn of(folder: &Path, vocabulary: usize) -> Result<Self> {
+    /// For a file that cannot be read or is none, special tokens that are none, a vocabulary without all bytes where
+    /// there is no file, and, without the feature `json`, a tokenizer.json.
+    pub fn of(folder: &Path, config: &ModelConfig) -> Result<Self> {
+        Self::open(folder, config.vocabulary, &config.special)
+    }
+
+    /// The tokenizer in `folder` for a model of `vocabulary` ids, `special` ones among them, as [`Tokenizer::of`] has it.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::of`].
+    pub fn open(folder: &Path, vocabulary: usize, special: &SpecialIds) -> Result<Self> {
         if folder.join(FILE).exists() {
-            return Self::of_json(folder, vocabulary);
+            return Self::of_json(folder, vocabulary, special);
         }
         if vocabulary < BYTES {
             let expected = format!("{FILE}, or a vocabulary of at least {BYTES} for bytes");
@@ -58,25 +83,30 @@ impl Tokenizer {
             let error = Error::input("tokenizer", folder.display().to_string(), expected, got);
             return Err(error.advise("put the model's tokenizer.json beside its weights"));
         }
-        Ok(Self::bytes())
+        Ok(Self::of_bytes(special))
     }
 
     #[cfg(feature = "json")]
-    fn of_json(folder: &Path, vocabulary: usize) -> Result<Self> {
-        let json = Json::open(folder, FILE)?;
-        let largest = json.largest_id();
-        if largest.is_some_and(|id| id as usize >= vocabulary) {
-            let path = folder.join(FILE).display().to_string();
-            let expected = format!("ids below the model's vocabulary, {vocabulary}");
-            let got = largest.unwrap_or_default();
-            let error = Error::input("tokenizer", path, expected, got);
-            return Err(error.advise("the file belongs to another model"));
-        }
-        Ok(Self(Kind::Json(Box::new(json))))
+    fn of_json(folder: &Path, vocabulary: usize, special: &SpecialIds) -> Result<Self> {
+        let json = Json::open(folder, FILE, vocabulary)?;
+        let below = |id: &u32| (*id as usize) < vocabulary;
+        let start = match special.bos {
+            Some(id) => Some(id),
+            None => json.start(folder)?.filter(below),
+        };
+        let ends = match &special.eos[..] {
+            [] => json.end(folder)?.filter(below).into_iter().collect(),
+            ends => ends.to_vec(),
+        };
+        Ok(Self {
+            kind: Kind::Json(Box::new(json)),
+            start,
+            ends,
+        })
     }
 
     #[cfg(not(feature = "json"))]
-    fn of_json(folder: &Path, _vocabulary: usize) -> Result<Self> {
+    fn of_json(folder: &Path, _vocabulary: usize, _special: &SpecialIds) -> Result<Self> {
         let path = folder.join(FILE).display().to_string();
         let expected = "a model whose tokens are bytes";
         let error = Error::unsupported("tokenizer", path, expected, FILE);
@@ -85,7 +115,7 @@ impl Tokenizer {
 
     /// True when tokens are bytes.
     pub fn is_bytes(&self) -> bool {
-        matches!(self.0, Kind::Bytes)
+        matches!(self.kind, Kind::Bytes)
     }
 
     /// The ids of a text, those that the tokenizer puts around every text among them.
@@ -93,9 +123,9 @@ impl Tokenizer {
     /// Special tokens that are spelt out in the text are read as such.
     ///
     /// # Errors
-    /// For text that a tokenizer.json has no tokens for.
+    /// For text that a tokenizer.json has no tokens for, and for tokens that the model has no ids for.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Bytes => Ok(text.bytes().map(u32::from).collect()),
             #[cfg(feature = "json")]
             Kind::Json(json) => json.encode(text),
@@ -107,7 +137,7 @@ impl Tokenizer {
     /// # Errors
     /// Those of [`Tokenizer::encode`], and bytes that are not UTF-8 for a tokenizer.json.
     pub fn encode_bytes(&self, text: &[u8]) -> Result<Vec<u32>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Bytes => Ok(text.iter().copied().map(u32::from).collect()),
             #[cfg(feature = "json")]
             Kind::Json(json) => {
@@ -120,22 +150,28 @@ impl Tokenizer {
         }
     }
 
-    /// The id that ends a text, if the tokenizer knows one.
-    pub fn end(&self) -> Option<u32> {
-        match &self.0 {
-            Kind::Bytes => None,
-            #[cfg(feature = "json")]
-            Kind::Json(json) => json.end(),
-        }
+    /// The ids that end a text, each of them; none where no file names one.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
     }
 
-    /// The id that an empty text begins with, if the tokenizer knows one: its begin of text, else its
-    /// end of text, which stands between the documents that such models are trained on.
+    /// True when a text ends with `id`.
+    pub fn is_end(&self, id: u32) -> bool {
+        self.ends.contains(&id)
+    }
+
+    /// The id that an empty text begins with, if the files name one: the begin of text, else the
+    /// first end of text, which stands between the documents that such models are trained on.
     pub fn start(&self) -> Option<u32> {
-        match &self.0 {
-            Kind::Bytes => None,
+        self.start.or(self.ends.first().copied())
+    }
+
+    /// True when there is a token with this id, special tokens among them; a model may have more.
+    pub fn contains(&self, id: u32) -> bool {
+        match &self.kind {
+            Kind::Bytes => (id as usize) < BYTES,
             #[cfg(feature = "json")]
-            Kind::Json(json) => json.start().or(json.end()),
+            Kind::Json(json) => json.contains(id),
         }
     }
 }

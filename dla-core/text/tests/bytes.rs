@@ -1,5 +1,6 @@
 //! Bytes as tokens: any split of them gives the same text.
 
+use dla_core::model::SpecialIds;
 use dla_text::Tokenizer;
 use proptest::prelude::*;
 
@@ -40,6 +41,14 @@ fn a_prompt_may_end_within_a_character() {
     let tokenizer = Tokenizer::bytes();
     let mut decoder = tokenizer.decoder(&[0x41, 0xE2, 0x82]);
     assert_eq!(decoder.push(0xAC), "€");
+    // What the prompt ends with is U+FFFD already where nothing completes it.
+    let mut decoder = tokenizer.decoder(&[0x41, 0xE2, 0x82]);
+    assert_eq!(decoder.push(0x42), "B");
+    let mut decoder = tokenizer.decoder(&[0x41, 0xE2]);
+    assert_eq!(
+        (decoder.push(0xE2), decoder.finish()),
+        (String::new(), "\u{FFFD}".into())
+    );
 }
 
 #[test]
@@ -51,10 +60,11 @@ fn any_bytes_are_tokens() {
 #[test]
 fn directories_without_a_file_have_bytes_if_these_fit() {
     let folder = tempfile::tempdir().expect("a folder");
-    let tokenizer = Tokenizer::of(folder.path(), 256).expect("bytes");
+    let open = |vocabulary| Tokenizer::open(folder.path(), vocabulary, &SpecialIds::default());
+    let tokenizer = open(256).expect("bytes");
     assert!(tokenizer.is_bytes());
-    assert_eq!((tokenizer.start(), tokenizer.end()), (None, None));
-    let error = Tokenizer::of(folder.path(), 255).expect_err("too few ids");
+    assert_eq!((tokenizer.start(), tokenizer.ends()), (None, &[][..]));
+    let error = open(255).expect_err("too few ids");
     assert!(
         error.is_input() && error.to_string().contains("tokenizer.json"),
         "{error}"
@@ -70,5 +80,16 @@ proptest! {
     ]) {
         let ids: Vec<u32> = bytes.iter().copied().map(u32::from).collect();
         prop_assert_eq!(pieces(&ids).concat(), String::from_utf8_lossy(&bytes));
+        // After any part of it, the rest.
+        for at in 0..=ids.len() {
+            let before = String::from_utf8_lossy(&bytes[..at]).into_owned();
+            let whole = String::from_utf8_lossy(&bytes).into_owned();
+            let same = whole.chars().zip(before.chars()).take_while(|(a, b)| a == b).count();
+            let tokenizer = Tokenizer::bytes();
+            let mut decoder = tokenizer.decoder(&ids[..at]);
+            let text: String = ids[at..].iter().map(|&id| decoder.push(id)).collect();
+            let rest: String = whole.chars().skip(same).collect();
+            prop_assert_eq!(text + &decoder.finish(), rest, "after {}", at);
+        }
     }
 }

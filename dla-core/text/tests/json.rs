@@ -1,123 +1,15 @@
-//! tokenizer.json: GPT-2's bytes, byte fallback, whole words; what is refused.
+//! tokenizer.json: GPT-2's bytes, byte fallback, whole words; special tokens; what is refused.
 #![cfg(feature = "json")]
+
+mod common;
 
 use std::fs;
 
+use common::*;
 use dla_core::Result;
+use dla_core::model::SpecialIds;
 use dla_text::Tokenizer;
-use serde_json::{Map, Value, json};
-use tempfile::TempDir;
-
-/// A model directory with this tokenizer.json and, unless null, tokenizer_config.json.
-fn folder(tokenizer: &Value, settings: &Value) -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, json: &Value| {
-        fs::write(folder.path().join(name), json.to_string()).expect("written");
-    };
-    write("tokenizer.json", tokenizer);
-    if !settings.is_null() {
-        write("tokenizer_config.json", settings);
-    }
-    folder
-}
-
-fn open(tokenizer: &Value) -> Result<Tokenizer> {
-    Tokenizer::of(folder(tokenizer, &Value::Null).path(), 300)
-}
-
-/// The pieces that the text of `ids` after `before` comes in.
-fn pieces(tokenizer: &Tokenizer, before: &[u32], ids: &[u32]) -> Vec<String> {
-    let mut decoder = tokenizer.decoder(before);
-    let mut pieces: Vec<String> = ids.iter().map(|&id| decoder.push(id)).collect();
-    pieces.push(decoder.finish());
-    pieces
-}
-
-fn vocabulary(tokens: impl IntoIterator<Item = String>) -> Map<String, Value> {
-    tokens.into_iter().zip((0..).map(Value::from)).collect()
-}
-
-/// GPT-2's letters for the bytes, by byte.
-fn letters() -> Vec<char> {
-    let printable = |byte: u32| matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
-    let mut next = 0x100..;
-    let letters = (0..256).map(|byte| {
-        let code = if printable(byte) {
-            Some(byte)
-        } else {
-            next.next()
-        };
-        code.and_then(char::from_u32).expect("a letter")
-    });
-    letters.collect()
-}
-
-fn added(id: u32, content: &str, special: bool) -> Value {
-    json!({
-        "id": id, "content": content, "special": special, "single_word": false,
-        "lstrip": false, "rstrip": false, "normalized": false,
-    })
-}
-
-fn tokenizer(model: Value, added: Value, pre_tokenizer: Value, decoder: Value) -> Value {
-    json!({
-        "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
-        "post_processor": null, "added_tokens": added, "pre_tokenizer": pre_tokenizer,
-        "decoder": decoder, "model": model,
-    })
-}
-
-/// Ids 0 to 255 are bytes, 256 is "he", 257 ends a text, 258 is an added word with a blank.
-fn byte_level() -> Value {
-    let tokens = letters().into_iter().map(String::from);
-    let vocab = vocabulary(tokens.chain(["he".to_owned()]));
-    let model = json!({
-        "type": "BPE", "vocab": vocab, "merges": ["h e"], "dropout": null, "unk_token": null,
-        "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-    });
-    let part = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
-    let added = json!([
-        added(257, "<|endoftext|>", true),
-        added(258, "a word", false)
-    ]);
-    tokenizer(model, added, part.clone(), part)
-}
-
-/// Llama's way: blanks are ▁, ids 3 to 258 are bytes.
-fn byte_fallback() -> Value {
-    let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
-    let special = ["<unk>", "<s>", "</s>"].map(str::to_owned).into_iter();
-    let words = ["▁", "a", "b", "▁a"].map(str::to_owned);
-    let model = json!({
-        "type": "BPE", "vocab": vocabulary(special.chain(bytes).chain(words)), "merges": ["▁ a"],
-        "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
-        "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
-    });
-    let decoder = json!({"type": "Sequence", "decoders": [
-        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-        {"type": "ByteFallback"}, {"type": "Fuse"},
-        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-    ]});
-    let added = json!([
-        added(0, "<unk>", true),
-        added(1, "<s>", true),
-        added(2, "</s>", true)
-    ]);
-    let mut json = tokenizer(model, added, Value::Null, decoder);
-    json["normalizer"] = json!({"type": "Sequence", "normalizers": [
-        {"type": "Prepend", "prepend": "▁"},
-        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-    ]});
-    json
-}
-
-/// Whole words, none for others.
-fn words() -> Value {
-    let vocab = vocabulary(["red", "green", "##ish"].map(str::to_owned));
-    let model = json!({"type": "WordLevel", "vocab": vocab, "unk_token": "none"});
-    let decoder = json!({"type": "WordPiece", "prefix": "##", "cleanup": false});
-    tokenizer(model, json!([]), json!({"type": "Whitespace"}), decoder)
-}
+use serde_json::{Value, json};
 
 #[test]
 fn byte_level_tokens_come_and_go() {
@@ -134,7 +26,11 @@ fn byte_level_tokens_come_and_go() {
     );
     let after = pieces(&tokenizer, &[0x41, 0xE2], &[0x82, 0xAC, 257, 258, 299]);
     assert_eq!(after, ["", "€", "", "a word", "", ""]);
-    assert_eq!((tokenizer.start(), tokenizer.end()), (Some(257), Some(257)));
+    assert_eq!(tokenizer.start(), None);
+    assert!(
+        tokenizer.ends().is_empty(),
+        "nothing is guessed by spelling"
+    );
 }
 
 #[test]
@@ -149,17 +45,26 @@ fn byte_fallback_keeps_blanks_and_characters() {
         ["a", " a", ""]
     );
     assert_eq!(pieces(&tokenizer, &[260], &[blank_a, 2]), [" a", "", ""]);
-    // A character right after another: the crate's own decoder would spoil both.
+    // A run is whole or none of it is text, as tokenizers have it, so it waits for its end.
     let twice = [0xE2, 0x82, 0xAC, 0xE2, 0x82].map(byte);
+    let spoilt = "\u{FFFD}".repeat(5);
     assert_eq!(
         pieces(&tokenizer, &[], &twice),
-        ["", "", "€", "", "", "\u{FFFD}"]
+        ["", "", "", "", "", &spoilt]
     );
+    assert_eq!(
+        pieces(&tokenizer, &[], &[&twice[..3], &[260]].concat()),
+        ["", "", "", "€a", ""]
+    );
+    // Where nothing has to wait, each character comes alone.
+    let characters = tokenizer.pieces(&[&twice[..3], &twice[..3], &[260]].concat());
+    let whole = |(taken, text): (usize, &str)| (taken, text.to_owned());
+    assert_eq!(characters, [(3, "€"), (3, "€"), (1, "a")].map(whole));
     assert_eq!(
         pieces(&tokenizer, &[], &[byte(0xE2), blank_a]),
         ["", "\u{FFFD} a", ""]
     );
-    assert_eq!(tokenizer.end(), Some(2));
+    assert!(tokenizer.ends().is_empty());
 }
 
 #[test]
@@ -171,15 +76,85 @@ fn words_come_with_their_blanks() {
     );
     assert_eq!(pieces(&tokenizer, &[0], &[1]), [" green", ""]);
     assert!(tokenizer.encode("blue").expect_err("no token").is_input());
-    assert_eq!((tokenizer.start(), tokenizer.end()), (None, None));
+    assert_eq!(tokenizer.start(), None);
+}
+
+/// begin and end of text of the byte-fallback tokenizer whose files say this, for a model that names `special` ones.
+fn ends(files: &[(&str, Value)], special: &SpecialIds) -> Result<(Option<u32>, Vec<u32>)> {
+    let folder = folder(&byte_fallback(), &Value::Null);
+    for (name, json) in files {
+        fs::write(folder.path().join(name), json.to_string()).expect("written");
+    }
+    let tokenizer = Tokenizer::open(folder.path(), 300, special)?;
+    Ok((tokenizer.start(), tokenizer.ends().to_vec()))
 }
 
 #[test]
-fn the_settings_name_begin_and_end() {
-    let settings = json!({"bos_token": {"content": "<s>"}, "eos_token": "<unk>"});
-    let folder = folder(&byte_fallback(), &settings);
-    let tokenizer = Tokenizer::of(folder.path(), 300).expect("a tokenizer");
-    assert_eq!((tokenizer.start(), tokenizer.end()), (Some(1), Some(0)));
+fn kind_43_the_files_name_begin_and_end_in_their_order() {
+    let none = SpecialIds::default();
+    let settings = |json: Value| ("tokenizer_config.json", json);
+    let map = |json: Value| ("special_tokens_map.json", json);
+    let object = json!({"bos_token": {"content": "<s>"}, "eos_token": "<unk>"});
+    let last = map(json!({"eos_token": {"content": "</s>"}, "bos_token": "</s>"}));
+    assert_eq!(ends(&[], &none), Ok((None, vec![])));
+    for (files, want) in [
+        (vec![settings(object.clone())], (Some(1), vec![0])),
+        (vec![last.clone()], (Some(2), vec![2])),
+        (
+            vec![settings(object.clone()), last.clone()],
+            (Some(1), vec![0]),
+        ),
+        // What is null is not given.
+        (
+            vec![
+                settings(json!({"bos_token": null, "eos_token": null})),
+                last.clone(),
+            ],
+            (Some(2), vec![2]),
+        ),
+        (
+            vec![settings(json!({"eos_token": "</s>"}))],
+            (Some(2), vec![2]),
+        ),
+    ] {
+        assert_eq!(ends(&files, &none), Ok(want), "{files:?}");
+    }
+    // The model's own ids go before; a wrong name that nobody needs is not looked at.
+    let own = SpecialIds {
+        bos: None,
+        eos: vec![260, 7],
+        pad: None,
+    };
+    let files = [settings(json!({"bos_token": "<s>", "eos_token": "<gone>"}))];
+    assert_eq!(ends(&files, &own), Ok((Some(1), vec![260, 7])));
+    let error = ends(&files, &none).expect_err("an end that is no token");
+    let told = error.to_string();
+    assert!(error.is_input(), "{told}");
+    assert!(
+        told.contains("tokenizer_config.json, eos_token: expected a token of tokenizer.json"),
+        "{told}"
+    );
+    for wrong in [json!(2), json!(["</s>"]), json!({"id": 2}), json!(true)] {
+        let error = ends(&[map(json!({"eos_token": wrong}))], &none).expect_err("no token");
+        let told = error.to_string();
+        assert!(
+            told.contains("special_tokens_map.json, eos_token"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn kind_43_bytes_end_where_the_model_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let special = SpecialIds {
+        bos: None,
+        eos: vec![0, 4],
+        pad: None,
+    };
+    let bytes = Tokenizer::open(folder.path(), 256, &special).expect("bytes");
+    assert_eq!((bytes.start(), bytes.ends()), (Some(0), &[0, 4][..]));
+    assert!(bytes.is_end(4) && !bytes.is_end(1));
 }
 
 #[test]
@@ -207,25 +182,39 @@ fn what_does_not_fit_is_refused() {
             "{error}"
         );
     };
-    let large = folder(&byte_level(), &Value::Null);
-    check(
-        Tokenizer::of(large.path(), 258),
-        "below the model's vocabulary, 258, got 258",
-    );
-    assert!(Tokenizer::of(large.path(), 259).is_ok());
     check(
         open(&json!({"model": 3})),
         "a tokenizer of the tokenizers crate",
     );
-    fs::write(large.path().join("tokenizer.json"), "{").expect("written");
-    check(
-        Tokenizer::of(large.path(), 300),
-        "a tokenizer of the tokenizers crate",
-    );
     let folder = folder(&byte_level(), &json!({}));
     fs::write(folder.path().join("tokenizer_config.json"), "{").expect("written");
-    check(Tokenizer::of(folder.path(), 300), "tokenizer_config.json");
+    check(of(&folder, 300), "tokenizer_config.json");
+    fs::write(folder.path().join("tokenizer.json"), "{").expect("written");
+    check(of(&folder, 300), "a tokenizer of the tokenizers crate");
     let tokenizer = open(&byte_level()).expect("a tokenizer");
     let error = tokenizer.encode_bytes(&[0x41, 0xFF]).expect_err("no UTF-8");
     assert!(error.to_string().contains("another byte at 1"), "{error}");
+}
+
+/// Tokenizers with more ids than their model are common (tokens added and never trained), and so are models with more
+/// (rows up to a round number).
+#[test]
+fn kind_46_ids_are_refused_where_they_are_met() {
+    let folder = folder(&byte_level(), &json!({"eos_token": "<|endoftext|>"}));
+    let few = of(&folder, 257).expect("more ids than the model has");
+    assert_eq!(few.encode("the").expect("ids below 257"), [0x74, 256]);
+    assert!(few.ends().is_empty(), "257 is never sampled");
+    let error = few.encode("the a word").expect_err("258 of 257");
+    let told = error.to_string();
+    assert!(error.is_input(), "{told}");
+    assert!(
+        told.contains("below the model's vocabulary, 257, got 258 for \"a word\""),
+        "{told}"
+    );
+    let many = of(&folder, 300).expect("fewer ids than the model has");
+    assert_eq!(many.ends(), [257]);
+    assert!([0, 256, 257, 258].iter().all(|&id| many.contains(id)));
+    assert!(!many.contains(259));
+    let bytes = Tokenizer::bytes();
+    assert!(bytes.contains(255) && !bytes.contains(256));
 }

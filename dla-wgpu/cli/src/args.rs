@@ -208,7 +208,7 @@ pub struct Segment {
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// The text; without a tokenizer.json in the model directory its bytes are the tokens
+    /// The text; without a tokenizer.json in the model directory its bytes are the tokens; - is stdin
     #[arg(long, value_name = "FILE")]
     pub text_file: PathBuf,
     /// The layer to show, counted from 0 [default: the one with the most telling head]
@@ -303,12 +303,13 @@ pub struct Generate {
     /// The text that goes on
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// A file with that text
+    /// A file with that text; - is stdin
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-    /// Tokens to generate, unless the text ends before
+    /// Tokens to generate, unless the text ends before [default: none where the model's files name an end of text, else
+    /// 256]
     #[arg(long, value_name = "N", value_parser = at_least_one())]
-    pub max_tokens: usize,
+    pub max_tokens: Option<usize>,
     /// Divides the logits; 0 always takes the most probable token
     #[arg(
         long,

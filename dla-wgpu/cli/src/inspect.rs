@@ -1,12 +1,13 @@
 //! `dla inspect`: what a model directory holds.
 
 use dla_core::checkpoint::Checkpoint;
-use dla_core::model::{DlaConfig, ModelConfig};
+use dla_core::model::{DlaConfig, ModelConfig, SpecialIds};
 use dla_core::{Result, Schedule};
 use serde_json::{Value, json};
 
 use crate::args::Inspect;
 use crate::report::Report;
+use crate::runner;
 
 /// Reads the settings and the headers of the weights, and tells of them.
 ///
@@ -20,10 +21,13 @@ pub fn run(args: &Inspect) -> Result<Report> {
         .map(ToString::to_string)
         .collect();
     let config = checkpoint.config();
-    Ok(Report {
-        text: text(config, checkpoint.parameters(), &refused),
-        json: json(config, checkpoint.parameters(), &refused),
-    })
+    let mut text = text(config, checkpoint.parameters(), &refused);
+    if let Some(skipped) = runner::skipped(&checkpoint) {
+        text += &format!("\nskipped      {skipped}");
+    }
+    let mut json = json(config, checkpoint.parameters(), &refused);
+    json["skipped"] = json!(checkpoint.skipped());
+    Ok(Report { text, json })
 }
 
 fn text(config: &ModelConfig, parameters: u64, refused: &[String]) -> String {
@@ -61,9 +65,28 @@ fn text(config: &ModelConfig, parameters: u64, refused: &[String]) -> String {
         format!("parameters   {parameters}"),
         format!("state bytes  {} per sequence", config.state_bytes()),
         format!("dla          {dla}"),
+        format!("special ids  {}", special(&config.special)),
     ];
     lines.extend(refused.iter().map(|fault| format!("refused      {fault}")));
     lines.join("\n")
+}
+
+/// The ids of special tokens that the model's own files name.
+fn special(ids: &SpecialIds) -> String {
+    let named = |name: &str, ids: &[u32]| match ids {
+        [] => format!("{name} none"),
+        ids => {
+            let ids: Vec<_> = ids.iter().map(u32::to_string).collect();
+            format!("{name} {}", ids.join(" "))
+        }
+    };
+    let one = |id: Option<u32>| id.into_iter().collect::<Vec<_>>();
+    let all = [
+        named("begin", &one(ids.bos)),
+        named("end", &ids.eos),
+        named("padding", &one(ids.pad)),
+    ];
+    all.join(", ")
 }
 
 /// What the mixers are.
@@ -92,6 +115,9 @@ fn json(config: &ModelConfig, parameters: u64, refused: &[String]) -> Value {
         "parameters": parameters,
         "state_bytes": config.state_bytes(),
         "dla": config.dla.map(dla_json),
+        "special": {
+            "bos": config.special.bos, "eos": config.special.eos, "pad": config.special.pad,
+        },
         "refused": refused,
     })
 }

@@ -1,5 +1,7 @@
 //! What runs a model, behind one face: where the choice of a backend is made and told.
 
+use std::path::Path;
+
 use dla_core::checkpoint::Checkpoint;
 use dla_core::model::{Call, ModelConfig, ModelSession, Reply, Rows, SLICE, Slices};
 use dla_core::sample::{Candidates, Needs, largest};
@@ -67,13 +69,37 @@ impl Logits {
     }
 }
 
+/// Opens a model directory; notes tensors that are there and not read.
+///
+/// # Errors
+/// Those of [`Checkpoint::open`].
+pub fn open(folder: &Path) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint::open(folder)?;
+    if let Some(line) = skipped(&checkpoint) {
+        report::note(&line);
+    }
+    Ok(checkpoint)
+}
+
+/// The tensors that are not read, in words.
+pub fn skipped(checkpoint: &Checkpoint) -> Option<String> {
+    const SHOWN: usize = 3;
+    let skipped = checkpoint.skipped();
+    let shown = skipped[..skipped.len().min(SHOWN)].join(", ");
+    let more = if skipped.len() > SHOWN { ", …" } else { "" };
+    let count = skipped.len();
+    (count > 0).then(|| {
+        format!("the index of the shards does not name {count} of their tensors, which are skipped: {shown}{more}")
+    })
+}
+
 impl Runner {
     /// Reads a model directory and follows `--backend`, `--adapter` and `--weights`.
     ///
     /// # Errors
     /// When the model is refused or a backend was asked for that cannot run it.
     pub fn load(args: &ModelArgs, global: &Global) -> Result<Self> {
-        Self::of(&Checkpoint::open(&args.model)?, args.weights, global)
+        Self::of(&open(&args.model)?, args.weights, global)
     }
 
     /// The same for a checkpoint that is open, a device keeping its weights as `weights`.

@@ -34,7 +34,7 @@ pub fn run(args: &Segment, global: &Global) -> Result<Report> {
     let folder = &args.model.model;
     let runner = Runner::load(&args.model, global)?;
     check_choice(args, runner.config())?;
-    let text = Text::read(&args.text_file, folder, runner.config().vocabulary)?;
+    let text = Text::read(&args.text_file, folder, runner.config())?;
     let reading = Reading::new(&runner, text, [folder, &args.text_file])?;
     let chosen = reading.most_telling(args.layer, args.head);
     if let Some(picture) = picture {

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::args::{self, Global};
 use crate::progress::Progress;
 use crate::report::{self, Report};
-use crate::{backend, progress};
+use crate::{backend, progress, runner};
 
 /// Trains until all steps are done or the user stops the run.
 ///
@@ -29,6 +29,9 @@ pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
         None if args.resume => Start::Resume,
         None => Start::Fresh,
     };
+    if let Start::Init(folder) = &start {
+        runner::open(folder)?;
+    }
     let mut run = Run::open(settings, &start)?;
     let snapshot = run.take_snapshot()?;
     let mut engine = engine(&run, snapshot, global)?;

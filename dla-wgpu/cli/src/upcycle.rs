@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use dla_core::checkpoint::{Checkpoint, Upcycle};
+use dla_core::checkpoint::Upcycle;
 use dla_core::{Error, Result};
 use serde_json::json;
 
 use crate::progress::{Progress, Unit};
 use crate::report::Report;
-use crate::{args, atomic};
+use crate::{args, atomic, runner};
 
 /// What lies beside the weights and stays as it is.
 const COMPANIONS: [&str; 7] = [
@@ -28,7 +28,7 @@ const COMPANIONS: [&str; 7] = [
 /// appears then.
 pub fn run(args: &args::Upcycle) -> Result<Report> {
     check_output(&args.output)?;
-    let checkpoint = Checkpoint::open(&args.model)?;
+    let checkpoint = runner::open(&args.model)?;
     let upcycle = Upcycle {
         capacity: args.capacity,
         tau: args.tau,

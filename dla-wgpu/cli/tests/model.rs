@@ -9,7 +9,9 @@ use std::process::Output;
 
 use common::{Raw, assert_refused, dla, golden, stderr, stdout};
 use dla_cli::tensors::{TensorFile, TensorWriter};
-use dla_core::model::{AttentionConfig, Family, Initial, MixerConfig, ModelConfig, ModelTensors};
+use dla_core::model::{
+    AttentionConfig, Family, Initial, MixerConfig, ModelConfig, ModelTensors, SpecialIds,
+};
 use dla_train::store::write_model;
 use serde_json::Value;
 
@@ -191,6 +193,7 @@ fn attention(folder: &Path) {
             intermediate: 12,
         }),
         dla: None,
+        special: SpecialIds::default(),
     };
     let mut source = Initial::new(&config, 1, 0.6).expect("a number");
     let tensors = ModelTensors::load(&config, &mut source).expect("weights for everything");

@@ -11,12 +11,13 @@ use dla_text::Tokenizer;
 /// The most probable token after `text`, as text.
 fn next(folder: &Path, text: &str) -> Result<String> {
     let model = Model::load(folder)?;
-    let tokenizer = Tokenizer::of(folder, model.config().vocabulary)?;
+    let tokenizer = Tokenizer::of(folder, model.config())?;
     let ids = tokenizer.encode(text)?;
     let reply = model.run(&mut model.session(), &ids, &Call::default())?;
     let mut greedy = Sampler::new(SamplerOptions::greedy())?;
     let id = greedy.sample(&Candidates::Row(&reply.logits))?;
-    Ok(tokenizer.decoder(&ids).push(id))
+    let mut decoder = tokenizer.decoder(&ids);
+    Ok(decoder.push(id) + &decoder.finish())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

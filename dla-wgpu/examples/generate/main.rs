@@ -24,7 +24,7 @@ fn generate(
     out: &mut impl Write,
 ) -> Result<(), Box<dyn Error>> {
     let model = Model::load(folder)?;
-    let tokenizer = Tokenizer::of(folder, model.config().vocabulary)?;
+    let tokenizer = Tokenizer::of(folder, model.config())?;
     let mut sampler = Sampler::new(settings.sampler)?;
     let mut stop = Stop::new(settings.stop)?;
     let mut session = model.session();
@@ -37,7 +37,7 @@ fn generate(
         sampler.accept(id);
         out.write_all(stop.push(&decoder.push(id)).as_bytes())?;
         out.flush()?;
-        if stop.hit().is_some() || tokenizer.end() == Some(id) {
+        if stop.hit().is_some() || tokenizer.is_end(id) {
             break;
         }
         unread = vec![id];

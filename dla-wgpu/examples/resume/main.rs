@@ -24,7 +24,7 @@ struct Story {
 impl Story {
     fn new(folder: &Path, prompt: &str, options: SamplerOptions) -> Result<Self> {
         let model = Model::load(folder)?;
-        let tokenizer = Tokenizer::of(folder, model.config().vocabulary)?;
+        let tokenizer = Tokenizer::of(folder, model.config())?;
         Ok(Self {
             session: model.session(),
             sampler: Sampler::new(options)?,
@@ -35,21 +35,31 @@ impl Story {
         })
     }
 
-    /// The text of the next `count` tokens.
+    /// The text of the next `count` tokens; fewer where it ends.
     fn tell(&mut self, count: usize) -> Result<String> {
+        let mut decoder = self.tokenizer.decoder(&self.ids);
         let mut text = String::new();
         for _ in 0..count {
+            if self.has_ended() {
+                break;
+            }
             let unread = &self.ids[self.read..];
             unread.iter().for_each(|&id| self.sampler.accept(id));
             let reply = self
                 .model
                 .run(&mut self.session, unread, &Call::default())?;
             let id = self.sampler.sample(&Candidates::Row(&reply.logits))?;
-            text += &self.tokenizer.decoder(&self.ids).push(id);
+            text += &decoder.push(id);
             self.read = self.ids.len();
             self.ids.push(id);
         }
-        Ok(text)
+        Ok(text + &decoder.finish())
+    }
+
+    /// True when the last token is one of the model's and ends the text.
+    fn has_ended(&self) -> bool {
+        let last = self.ids.last().filter(|_| self.read > 0);
+        last.is_some_and(|&id| self.tokenizer.is_end(id))
     }
 
     /// Everything that the rest of the text depends on, in three files.

@@ -232,6 +232,25 @@ impl Batch {
         Ok(())
     }
 
+    /// Sequence `item` as bytes, those of [`ModelSession::save`]: [`Batch::load`] and [`ModelSession::load`] take them.
+    ///
+    /// # Errors
+    /// Those of [`Batch::session`].
+    pub async fn save(&self, item: usize) -> Result<Vec<u8>> {
+        Ok(self.session(item).await?.save())
+    }
+
+    /// Makes sequence `item` the one that [`Batch::save`] or [`ModelSession::save`] has written, wherever it ran.
+    ///
+    /// # Errors
+    /// [`Error::is_file`] for bytes that neither writes for this model, and those of [`Batch::restore`]; the sequence is
+    /// as before then, unless the device failed.
+    pub async fn load(&mut self, item: usize, bytes: &[u8]) -> Result<()> {
+        let mut session = ModelSession::new(self.model.config());
+        session.load(bytes)?;
+        self.restore(item, &session).await
+    }
+
     /// Makes room for a sequence of `tokens` tokens where there is none.
     async fn make_room(&mut self, tokens: u64) -> Result<()> {
         let wider = self.sequences.wider(self.model.gpu(), tokens).await?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dla_core::dla::gate::GateMode;
 use dla_core::model::training::AdamWOptions;
-use dla_core::model::{Initial, ModelConfig, ModelTensors};
+use dla_core::model::{Initial, ModelConfig, ModelTensors, SpecialIds};
 use dla_core::{Error, Result};
 
 use crate::batch::Batch;
@@ -88,7 +88,7 @@ impl Run {
             settings.every.keep,
             settings.data.tokenizer(),
         );
-        let (task, config, snapshot, saved) = match start {
+        let (task, mut config, snapshot, saved) = match start {
             Start::Resume => {
                 let (config, state, snapshot) = store.load()?;
                 let task = settings.data.task(Some(config.vocabulary))?;
@@ -105,6 +105,11 @@ impl Run {
                 (task, config, Snapshot::untrained(tensors), None)
             }
         };
+        // The tokenizer's folder names special tokens where the model does not.
+        if let Some(folder) = settings.data.tokenizer() {
+            let named = SpecialIds::open(folder, config.vocabulary)?;
+            config.special = std::mem::take(&mut config.special).or(named);
+        }
         let state = State {
             step: 0,
             moves: 0,
@@ -353,12 +358,21 @@ fn check_init(settings: &Settings, task: &dyn Task, config: &ModelConfig) -> Res
         let expected = format!("a vocabulary of at least {ids} for the data");
         return Err(Error::input("train", "--init", expected, config.vocabulary));
     }
-    match &settings.model {
-        Some(model) if model.config(config.vocabulary)? != *config => {
+    let Some(model) = &settings.model else {
+        return Ok(());
+    };
+    // The section says nothing of special tokens.
+    let special = config.special.clone();
+    let section = ModelConfig {
+        special,
+        ..model.config(config.vocabulary)?
+    };
+    match section == *config {
+        true => Ok(()),
+        false => {
             let expected = "the checkpoint's settings, or no section";
             Err(Error::input("train", "model", expected, "others"))
         }
-        _ => Ok(()),
     }
 }
 

@@ -15,7 +15,11 @@ use crate::engine::Snapshot;
 use crate::loss_scale::LossScale;
 
 /// What the tokenizer of a model directory consists of.
-const TOKENIZER: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
+const TOKENIZER: [&str; 3] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+];
 const OPTIMISER: &str = "optimiser.safetensors";
 const STATE: &str = "state.json";
 /// The file whose lock keeps other runs out.

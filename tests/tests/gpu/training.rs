@@ -9,7 +9,7 @@ use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::training::{AdamWOptions, Theta};
 use dla_core::model::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Initial, Mamba2Config, MixerConfig,
-    ModelConfig, ModelTensors, TensorName,
+    ModelConfig, ModelTensors, SpecialIds, TensorName,
 };
 use dla_core::{Config, Result, Schedule};
 use dla_tests::gpu::gpu;
@@ -30,6 +30,7 @@ fn plain(mixer: MixerConfig, family: Family, tied: bool) -> ModelConfig {
         norm_epsilon: 1e-5,
         mixer,
         dla: None,
+        special: SpecialIds::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::dla::state::{self, State};
 use crate::inputs::Output;
 use crate::model::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
-    ModelTensors, TensorName,
+    ModelTensors, SpecialIds, TensorName,
 };
 use crate::nn::check::numbers;
 use crate::nn::loss::{IGNORED, cross_entropy};
@@ -46,6 +46,7 @@ fn mamba2() -> ModelConfig {
             dt_limit: [0.3, 1.5],
         }),
         dla: None,
+        special: SpecialIds::default(),
     }
 }
 

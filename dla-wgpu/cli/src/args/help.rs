@@ -49,8 +49,10 @@ end-of-text or stop-string), stop_string, backend, seconds, tokens_per_second an
 Filters apply in this order: repetition penalty, temperature, top-k, top-p, min-p. Equal options and
 an equal prompt give equal text on one backend.
 Without a tokenizer.json in the model directory tokens are bytes, and ids from 256 on have no text.
-An empty prompt starts at the tokenizer's begin of text, else at its end of text; bytes have neither,
-so they need a prompt.
+The text ends at any end-of-text token that generation_config.json names, else config.json
+(eos_token_id, one id or a list), else tokenizer_config.json or special_tokens_map.json (eos_token).
+An empty prompt starts at the begin of text that these files name, else at the end of text; where
+they name neither, a prompt is needed.
 ";
 
 /// An example of it.

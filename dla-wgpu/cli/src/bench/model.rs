@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use dla_core::checkpoint::Checkpoint;
 use dla_core::model::{AttentionConfig, ModelConfig, Rows};
 use dla_core::{Error, Result};
 use dla_wgpu::model::{Batch, Model, Wanted};
@@ -16,7 +15,7 @@ use super::preset::{self, RandomWeights};
 use super::{median, millis, scaled};
 use crate::args::{Backend, BenchModel, Global};
 use crate::report::Report;
-use crate::{backend, progress};
+use crate::{backend, progress, runner};
 
 /// What generation asks of a step: the most probable token.
 const GREEDY: Wanted<'static> = Wanted {
@@ -206,7 +205,7 @@ fn load(gpu: &Gpu, args: &BenchModel) -> Result<Model> {
     let weights = args.weights.into();
     match (&args.model, args.preset) {
         (Some(folder), _) => {
-            let checkpoint = Checkpoint::open(folder)?;
+            let checkpoint = runner::open(folder)?;
             let mut source = checkpoint.weights()?;
             gpu.block_on(Model::load(gpu, checkpoint.config(), &mut source, weights))
         }

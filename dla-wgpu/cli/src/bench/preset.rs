@@ -1,7 +1,8 @@
 //! Models of known sizes with random weights, for timings without files.
 
 use dla_core::model::{
-    DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, Weights,
+    DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig, SpecialIds,
+    Weights,
 };
 use dla_core::{Config, Result};
 
@@ -43,6 +44,7 @@ fn mamba2(hidden: usize, layers: usize) -> ModelConfig {
             dt_limit: [0.0, f32::INFINITY],
         }),
         dla: None,
+        special: SpecialIds::default(),
     }
 }
 
@@ -65,6 +67,7 @@ fn gated_delta() -> ModelConfig {
             intermediate: 2816,
         }),
         dla: None,
+        special: SpecialIds::default(),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::{self, Global, ModelArgs};
 use crate::report::Report;
-use crate::upcycle;
+use crate::{runner, upcycle};
 
 /// A task's result, told twice, and the one number that sums it up.
 struct Measured {
@@ -48,6 +48,7 @@ fn over(grid: &Grid, args: &args::Eval, global: &Global) -> Result<Report> {
         let expected = "none with --grid";
         return Err(Error::input("eval", "--picture", expected, "a file"));
     }
+    runner::open(&args.model.model)?;
     let (config, tensors) = read_model(&args.model.model)?;
     let (mut points, mut rows, mut what) = (Vec::new(), Vec::new(), "");
     for &capacity in &grid.capacities {

@@ -12,7 +12,7 @@ use super::counted::Counted;
 use super::{Measured, cell, heat, table};
 use crate::args::{Eval, Global, ModelArgs, Task};
 use crate::progress;
-use crate::runner::Runner;
+use crate::runner::{self, Runner};
 
 /// Measures the task that the arguments name with the model that `model` names.
 pub(super) fn measure(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
@@ -84,7 +84,7 @@ fn bits(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
     let window = length(args, 1024)?;
     let texts = texts(args)?;
     let runner = Runner::load(model, global)?;
-    let tokenizer = Tokenizer::of(&model.model, runner.config().vocabulary)?;
+    let tokenizer = Tokenizer::of(&model.model, runner.config())?;
     let texts = texts
         .iter()
         .map(|text| text::Encoded::new(&tokenizer, text));
@@ -162,7 +162,7 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
     let corpus = corpus.transpose()?;
     let runner = Runner::load(model, global)?;
     let vocabulary = runner.config().vocabulary;
-    let tokenizer = Tokenizer::of(&model.model, vocabulary)?;
+    let tokenizer = Tokenizer::of(&model.model, runner.config())?;
     // Lengths that the needles do not fit into are refused before anything is measured.
     let task = |&length: &usize| {
         let options = NiahOptions {
@@ -221,8 +221,9 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
 
 fn bounds(args: &Eval, model: &ModelArgs) -> Result<Measured> {
     let most = length(args, 512)?;
+    runner::open(&model.model)?;
     let (config, tensors) = read_model(&model.model)?;
-    let tokenizer = Tokenizer::of(&model.model, config.vocabulary)?;
+    let tokenizer = Tokenizer::of(&model.model, &config)?;
     let ids = beginning(args, &tokenizer, most)?;
     let heads = bound::compare(&config, &tensors, &ids)?;
     let mut rows = Vec::new();
@@ -264,7 +265,7 @@ fn bounds(args: &Eval, model: &ModelArgs) -> Result<Measured> {
 fn openings(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
     let most = length(args, 4096)?;
     let runner = Runner::load(model, global)?;
-    let tokenizer = Tokenizer::of(&model.model, runner.config().vocabulary)?;
+    let tokenizer = Tokenizer::of(&model.model, runner.config())?;
     let ids = beginning(args, &tokenizer, most)?;
     let heads = states::count(&Counted::tokens(&runner, ids.len()), &ids)?;
     let (mut rows, mut lines) = (Vec::new(), Vec::new());

@@ -5,7 +5,6 @@ mod text;
 
 use std::time::Instant;
 
-use dla_core::checkpoint::Checkpoint;
 use dla_core::file::{self, MAX_TEXT};
 use dla_core::model::{Call, Rows};
 use dla_core::sample::{Sampler, SamplerOptions};
@@ -17,7 +16,7 @@ use crate::args::{Generate, Global};
 use crate::paced::Paced;
 use crate::progress::{Progress, Unit};
 use crate::report::{self, Report, note};
-use crate::runner::{Next, Runner, Sequence};
+use crate::runner::{self, Next, Runner, Sequence};
 use states::States;
 use text::{Ending, Text};
 
@@ -29,19 +28,20 @@ pub fn run(args: &Generate, global: &Global) -> Result<Report> {
     let stop = Stop::new(args.stop.iter().cloned())?;
     let sampler = Sampler::new(options(args))?;
     let prompt = prompt(args)?;
-    let checkpoint = Checkpoint::open(&args.model.model)?;
+    let checkpoint = runner::open(&args.model.model)?;
     let vocabulary = checkpoint.config().vocabulary;
     if args.show_states {
         checkpoint
             .config()
             .require_states("generate", "--show-states")?;
     }
-    let tokenizer = Tokenizer::of(&args.model.model, vocabulary)?;
+    let tokenizer = Tokenizer::of(&args.model.model, checkpoint.config())?;
     let prompt = prompt_ids(&tokenizer, &prompt)?;
     if tokenizer.is_bytes() && vocabulary > 256 {
         note("no tokenizer.json: tokens are bytes, and ids from 256 on have no text");
     }
-    let runner = Runner::load(&args.model, global)?;
+    let most = Most::of(args.max_tokens, &tokenizer);
+    let runner = Runner::of(&checkpoint, args.model.weights, global)?;
     let mut run = Run {
         sequence: runner.start()?,
         runner: &runner,
@@ -49,12 +49,53 @@ pub fn run(args: &Generate, global: &Global) -> Result<Report> {
         states: args.show_states.then(|| States::new(runner.config())),
         text: Text::new(&tokenizer, &prompt, stop, !global.json),
     };
-    let ended = run.generate(&prompt, args.max_tokens)?;
+    let ended = run.generate(&prompt, most)?;
     if run.text.streams() {
         report::piece("\n")?;
         run.tell(&ended, prompt.len());
     }
+    if let Some(line) = run.text.unknown() {
+        note(&line);
+    }
     Ok(run.report(&ended, prompt.len()))
+}
+
+/// How many tokens are generated.
+#[derive(Clone, Copy, Debug)]
+enum Most {
+    /// As many as were asked for.
+    Asked(usize),
+    /// Until the text ends.
+    Endless,
+    /// [`Most::DEFAULT`], for nothing ends the text.
+    Default,
+}
+
+impl Most {
+    const DEFAULT: usize = 256;
+
+    fn of(asked: Option<usize>, tokenizer: &Tokenizer) -> Self {
+        match asked {
+            Some(most) => Self::Asked(most),
+            None if tokenizer.ends().is_empty() => Self::Default,
+            None => Self::Endless,
+        }
+    }
+
+    fn reached(self, tokens: usize) -> bool {
+        match self {
+            Self::Asked(most) => tokens >= most,
+            Self::Endless => false,
+            Self::Default => tokens >= Self::DEFAULT,
+        }
+    }
+
+    fn ending(self) -> Ending {
+        match self {
+            Self::Default => Ending::Default,
+            _ => Ending::MaxTokens,
+        }
+    }
 }
 
 fn options(args: &Generate) -> SamplerOptions {
@@ -111,7 +152,7 @@ struct Ended {
 
 impl Run<'_> {
     /// At most `most` tokens after `prompt`.
-    fn generate(&mut self, prompt: &[u32], most: usize) -> Result<Ended> {
+    fn generate(&mut self, prompt: &[u32], most: Most) -> Result<Ended> {
         let start = Instant::now();
         prompt.iter().for_each(|&id| self.sampler.accept(id));
         let next = self.read_prompt(prompt)?;
@@ -125,7 +166,7 @@ impl Run<'_> {
         })
     }
 
-    fn tokens(&mut self, mut next: Next, most: usize) -> Result<Ending> {
+    fn tokens(&mut self, mut next: Next, most: Most) -> Result<Ending> {
         loop {
             let id = self.sampler.sample(&next.logits.candidates())?;
             self.sampler.accept(id);
@@ -133,10 +174,10 @@ impl Run<'_> {
                 self.read_last(id)?;
                 return Ok(ending);
             }
-            if self.text.ids().len() == most {
+            if most.reached(self.text.ids().len()) {
                 self.read_last(id)?;
                 self.text.finish()?;
-                return Ok(Ending::MaxTokens);
+                return Ok(most.ending());
             }
             next = self.read(&[id])?;
         }

@@ -10,6 +10,8 @@ use crate::report;
 pub(super) enum Ending {
     /// As many tokens as were asked for.
     MaxTokens,
+    /// As many tokens as there are where nothing else ends the text.
+    Default,
     /// The model ended the text.
     EndOfText,
     /// A stop string came.
@@ -22,7 +24,7 @@ impl Ending {
     /// For machines.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Self::MaxTokens => "max-tokens",
+            Self::MaxTokens | Self::Default => "max-tokens",
             Self::EndOfText => "end-of-text",
             Self::StopString => "stop-string",
             Self::Unread => "unread",
@@ -33,6 +35,9 @@ impl Ending {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::MaxTokens => "ended at --max-tokens",
+            Self::Default => {
+                "the model's files name no end of text; --max-tokens says how far it goes"
+            }
             Self::EndOfText => "the model ended the text",
             Self::StopString => "ended at a stop string",
             Self::Unread => "nobody reads any more",
@@ -42,9 +47,9 @@ impl Ending {
 
 /// What has been generated.
 pub(super) struct Text<'a> {
+    tokenizer: &'a Tokenizer,
     decoder: Decoder<'a>,
     stop: Stop,
-    end: Option<u32>,
     streams: bool,
     ids: Vec<u32>,
     /// What each id added to the text, before stop strings.
@@ -56,9 +61,9 @@ impl<'a> Text<'a> {
     /// Nothing yet, after `prompt`; `streams` to stdout or only gathers.
     pub(super) fn new(tokenizer: &'a Tokenizer, prompt: &[u32], stop: Stop, streams: bool) -> Self {
         Self {
+            tokenizer,
             decoder: tokenizer.decoder(prompt),
             stop,
-            end: tokenizer.end(),
             streams,
             ids: Vec::new(),
             pieces: Vec::new(),
@@ -75,7 +80,7 @@ impl<'a> Text<'a> {
         let read = self.give(&text)?;
         Ok(if self.stop.hit().is_some() {
             Some(Ending::StopString)
-        } else if Some(id) == self.end {
+        } else if self.tokenizer.is_end(id) {
             self.finish()?;
             Some(Ending::EndOfText)
         } else {
@@ -112,6 +117,19 @@ impl<'a> Text<'a> {
     /// What each token added, stop strings included.
     pub(super) fn pieces(&self) -> &[String] {
         &self.pieces
+    }
+
+    /// Counts tokens that the tokenizer.json does not have, in words.
+    pub(super) fn unknown(&self) -> Option<String> {
+        let unknown = |id: &&u32| !self.tokenizer.contains(**id);
+        let first = *self.ids.iter().find(unknown)?;
+        let (count, all) = (self.ids.iter().filter(unknown).count(), self.ids.len());
+        (!self.tokenizer.is_bytes()).then(|| {
+            format!(
+                "{count} of the {all} tokens have no text, the first of them {first}: \
+                 the model has more tokens than its tokenizer.json"
+            )
+        })
     }
 
     /// The text.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dla_core::file::{self, MAX_TEXT};
+use dla_core::model::ModelConfig;
 use dla_core::{Error, Result};
 use dla_text::Tokenizer;
 
@@ -25,14 +26,14 @@ pub struct Piece {
 }
 
 impl Text {
-    /// Reads the file `path` as the model in `folder` sees it.
+    /// Reads the file `path`, `-` for stdin, as the model in `folder` sees it.
     ///
     /// # Errors
     /// When the file cannot be read or is empty, and when it holds what the model's tokens cannot say.
-    pub fn read(path: &Path, folder: &Path, vocabulary: usize) -> Result<Self> {
+    pub fn read(path: &Path, folder: &Path, config: &ModelConfig) -> Result<Self> {
         let name = || path.display().to_string();
         let tokenizer = match folder.join("tokenizer.json").exists() {
-            true => Some(Tokenizer::of(folder, vocabulary)?),
+            true => Some(Tokenizer::of(folder, config)?),
             false => None,
         };
         let bytes = file::read_stream("segment", path, MAX_TEXT)?;
@@ -42,6 +43,7 @@ impl Text {
         if let Some(tokenizer) = tokenizer {
             return Ok(Self::of_ids(&tokenizer, tokenizer.encode_bytes(&bytes)?));
         }
+        let vocabulary = config.vocabulary;
         let beyond = bytes
             .iter()
             .position(|&byte| usize::from(byte) >= vocabulary);
@@ -56,21 +58,12 @@ impl Text {
 
     /// A tokenizer's ids. Those that only together make characters are one piece.
     fn of_ids(tokenizer: &Tokenizer, ids: Vec<u32>) -> Self {
-        let mut decoder = tokenizer.decoder(&[]);
-        let (mut pieces, mut tokens) = (Vec::new(), 0);
-        for &id in &ids {
-            tokens += 1;
-            let text = decoder.push(id);
-            if !text.is_empty() {
-                pieces.push(Piece { tokens, text });
-                tokens = 0;
-            }
+        let pieces = tokenizer.pieces(&ids).into_iter();
+        let pieces = pieces.map(|(tokens, text)| Piece { tokens, text });
+        Self {
+            pieces: pieces.collect(),
+            ids,
         }
-        let text = decoder.finish();
-        if tokens > 0 {
-            pieces.push(Piece { tokens, text });
-        }
-        Self { ids, pieces }
     }
 
     /// Bytes as tokens. Those of one character are one piece; each that belongs to none is U+FFFD.

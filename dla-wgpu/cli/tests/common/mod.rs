@@ -62,6 +62,57 @@ pub fn golden(kind: &str) -> PathBuf {
         .join(kind)
 }
 
+/// Copies the files of a fault in `tests/golden/faults` to `folder`, and adds weights of their config.json (one layer)
+/// under which each id is followed by the one that `next` gives, 0 where it gives none.
+pub fn saying_model(fault: &str, folder: &Path, next: &[(usize, usize)]) -> PathBuf {
+    std::fs::create_dir(folder).expect("a new folder");
+    for entry in std::fs::read_dir(golden("faults").join(fault)).expect("the fault's files") {
+        let source = entry.expect("a file").path();
+        let name = source.file_name().expect("a name");
+        let bytes = std::fs::read(&source).expect("a file");
+        std::fs::write(folder.join(name), bytes).expect("written");
+    }
+    let config = std::fs::read_to_string(folder.join("config.json")).expect("text");
+    let config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+    let size = |key: &str| config[key].as_u64().expect("a size") as usize;
+    let (vocabulary, hidden) = (size("vocab_size"), size("hidden_size"));
+    let (heads, inner) = (size("num_heads"), size("num_heads") * size("head_dim"));
+    let (keys, width) = (size("n_groups") * size("state_size"), size("conv_kernel"));
+    let mixed = inner + 2 * keys;
+    let mut file = Raw::default();
+    // Each id is a direction of its own, which the block leaves alone.
+    let rows = |row: &dyn Fn(usize) -> usize| -> Vec<u8> {
+        let mut values = vec![0.0f32; vocabulary * hidden];
+        (0..vocabulary).for_each(|id| values[row(id) * hidden + id] = 1.0);
+        values.into_iter().flat_map(f32::to_le_bytes).collect()
+    };
+    let follows = |id: usize| next.iter().find(|(from, _)| *from == id);
+    let square = [vocabulary, hidden];
+    file.tensor("backbone.embeddings.weight", "F32", &square, rows(&|id| id));
+    let heads_row = rows(&|id| follows(id).map_or(0, |&(_, to)| to));
+    file.tensor("lm_head.weight", "F32", &square, heads_row);
+    for (name, shape, value) in [
+        ("norm.weight", &[hidden][..], 1.0),
+        (
+            "mixer.in_proj.weight",
+            &[inner + mixed + heads, hidden],
+            0.0,
+        ),
+        ("mixer.conv1d.weight", &[mixed, 1, width], 0.0),
+        ("mixer.conv1d.bias", &[mixed], 0.0),
+        ("mixer.dt_bias", &[heads], 0.0),
+        ("mixer.A_log", &[heads], 0.0),
+        ("mixer.D", &[heads], 0.0),
+        ("mixer.norm.weight", &[inner], 1.0),
+        ("mixer.out_proj.weight", &[hidden, inner], 0.0),
+    ] {
+        file.floats(&format!("backbone.layers.0.{name}"), shape, value);
+    }
+    file.floats("backbone.norm_f.weight", &[hidden], 1.0);
+    std::fs::write(folder.join("model.safetensors"), file.bytes()).expect("written");
+    folder.to_owned()
+}
+
 /// Writes the golden Mamba-2 to `folder` with random rows for a `vocabulary` that holds all bytes.
 pub fn byte_model(folder: &Path, vocabulary: usize) -> PathBuf {
     let source = golden("model/mamba2_groups");

@@ -54,7 +54,7 @@ pub fn ask(
     }
 }
 
-/// What the model says: at most twice as many tokens as the answer has, and 16 more.
+/// What the model says until it ends the text: at most twice as many tokens as the answer has, and 16 more.
 fn answer(reader: &impl Reader, task: &Niah, puzzle: &Puzzle) -> Result<String> {
     let (prompt, answer) = task.encode(puzzle)?;
     let mut sequence = reader.start()?;
@@ -67,10 +67,11 @@ fn answer(reader: &impl Reader, task: &Niah, puzzle: &Puzzle) -> Result<String> 
             break;
         };
         said.push_str(&decoder.push(id));
-        if puzzle.values.iter().all(|value| said.contains(value)) {
+        let all = puzzle.values.iter().all(|value| said.contains(value));
+        if all || task.tokenizer().is_end(id) {
             break;
         }
         ids = vec![id];
     }
-    Ok(said)
+    Ok(said + &decoder.finish())
 }

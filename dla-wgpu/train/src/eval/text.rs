@@ -82,6 +82,8 @@ fn first_bytes(tokenizer: &Tokenizer, ids: &[u32]) -> usize {
     if tokenizer.is_bytes() {
         return ids.len().min(1);
     }
-    let mut decoder = tokenizer.decoder(&[]);
-    ids.first().map_or(0, |&id| decoder.push(id).len())
+    let first = tokenizer.pieces(ids.get(..1).unwrap_or_default());
+    // Of a character that the first token begins, no byte is text yet.
+    let whole = |(_, text): &(usize, String)| text.trim_end_matches('\u{FFFD}').len();
+    first.first().map_or(0, whole)
 }

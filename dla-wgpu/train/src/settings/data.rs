@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use dla_core::model::SpecialIds;
 use dla_core::{Error, Result};
 use dla_text::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -167,7 +168,9 @@ fn tokenizer(folder: Option<&Path>, vocabulary: Option<usize>) -> Result<Tokeniz
                 "none there",
             ))
         }
-        (Some(folder), Some(vocabulary)) => Tokenizer::of(folder, vocabulary),
+        (Some(folder), Some(vocabulary)) => {
+            Tokenizer::open(folder, vocabulary, &SpecialIds::open(folder, vocabulary)?)
+        }
         (Some(_), None) => {
             let expected = "the tokenizer's size, for there is a tokenizer";
             Err(Error::input("train", "model.vocabulary", expected, "none"))

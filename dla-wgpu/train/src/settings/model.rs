@@ -3,6 +3,7 @@
 use dla_core::dla::gate::{Gate, GateMode};
 use dla_core::model::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
+    SpecialIds,
 };
 use dla_core::{Config, Error, Result, Schedule};
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,7 @@ impl ModelSettings {
             norm_epsilon: self.norm_epsilon.unwrap_or(epsilon),
             mixer,
             dla: None,
+            special: SpecialIds::default(),
         };
         if plain.vocabulary < vocabulary {
             let expected = format!("at least {vocabulary}, for the data has so many ids");

@@ -45,6 +45,14 @@ fn kind_05_06_and_10_restored_rolled_back_and_reset() {
             "{name}"
         );
         assert_eq!(steps(&mut restored), want, "{name}: restored");
+        let again = gpu.block_on(batch.session(1)).expect("a session").save();
+        assert_eq!(gpu.block_on(batch.save(1)), Ok(again), "{name}");
+        gpu.block_on(restored.load(1, &saved)).expect("saved bytes");
+        let mut changed = saved.clone();
+        changed[saved.len() / 2] ^= 1;
+        let error = gpu.block_on(restored.load(1, &changed));
+        assert!(error.is_err_and(|error| error.is_file()), "{name}");
+        assert_eq!(steps(&mut restored), want, "{name}: loaded");
         gpu.block_on(batch.reset(1)).expect("a sequence");
         let mut new = pair.batch(2);
         let again = pair.run(&mut batch, &[&[], &prompt], &ALL);
