@@ -2,11 +2,8 @@
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use dla_core::{Error, Result};
+use dla_core::{Result, file};
 use dla_train::metrics::{EvaluationLine, StepLine};
 use dla_train::{
     CpuEngine, DeviceEngine, Engine, Outcome, Precision, Run, Settings, Snapshot, Start, Watcher,
@@ -16,23 +13,27 @@ use serde_json::json;
 
 use crate::args::{self, Global};
 use crate::report::{self, Report};
+use crate::signals::Graceful;
 use crate::{backend, progress};
+
+const STOPPING: &str = "stopping after this step; Ctrl-C again stops at once, without a checkpoint";
 
 /// Trains until all steps are done or the user stops the run.
 ///
 /// # Errors
 /// When settings, texts or checkpoint are refused, the run diverges, or a file cannot be written.
 pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
-    let settings = Settings::open(&args.config)?;
+    let text = file::read_text("train", &args.config)?;
+    let settings = Settings::parse(&args.config.display().to_string(), &text)?;
     let start = match &args.init {
         Some(folder) => Start::Init(folder.clone()),
         None if args.resume => Start::Resume,
         None => Start::Fresh,
     };
-    let mut run = Run::open(settings, &start)?;
+    let mut run = Run::open(settings, &start)?.keeping(text);
     let snapshot = run.take_snapshot()?;
     let mut engine = engine(&run, snapshot, global)?;
-    let mut screen = Screen::new(run.step(), run.settings().steps)?;
+    let mut screen = Screen::new(run.step(), run.settings().steps);
     let outcome = run.train(&mut *engine, &mut screen);
     screen.bar.finish_and_clear();
     Ok(told(&args.config, run.settings().steps, &outcome?))
@@ -94,27 +95,12 @@ fn told(config: &Path, steps: u64, outcome: &Outcome) -> Report {
 /// What people see of a run, and how they stop it.
 struct Screen {
     bar: ProgressBar,
-    stopped: Arc<AtomicBool>,
+    stop: Graceful,
 }
 
 impl Screen {
     /// Shows steps from `step` on; Ctrl-C stops after a step, a second one at once.
-    fn new(step: u64, steps: u64) -> Result<Self> {
-        let stopped = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stopped);
-        let handler = move || {
-            if seen.swap(true, Ordering::Relaxed) {
-                process::exit(130);
-            }
-            if io::stderr().is_terminal() {
-                report::note(
-                    "stopping after this step; Ctrl-C again stops at once, without a checkpoint",
-                );
-            }
-        };
-        ctrlc::set_handler(handler).map_err(|error| {
-            Error::unsupported("train", "signals", "a handler for Ctrl-C", error)
-        })?;
+    fn new(step: u64, steps: u64) -> Self {
         let bar = match io::stderr().is_terminal() {
             true => ProgressBar::new(steps).with_position(step),
             false => ProgressBar::hidden(),
@@ -123,7 +109,10 @@ impl Screen {
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta} left") {
             bar.set_style(style);
         }
-        Ok(Self { bar, stopped })
+        Self {
+            bar,
+            stop: Graceful::new(STOPPING),
+        }
     }
 }
 
@@ -149,6 +138,6 @@ impl Watcher for Screen {
     }
 
     fn stops(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stop.is_asked()
     }
 }
