@@ -349,3 +349,57 @@ fn kind_55_checkpoints_lose_their_names_before_their_files() {
     send(&run, "-INT");
     assert!(end(run).status.success());
 }
+
+/// The lines of the sources in `folder` that write files by themselves, outside the module that cleans up and outside tests.
+fn writing_lines(folder: &Path, found: &mut Vec<String>) {
+    let writers = [
+        "fs::write(",
+        "File::create",
+        "OpenOptions",
+        "tempfile::",
+        "create_dir",
+        "remove_dir",
+    ];
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if entry.file_name() != "atomic" {
+                writing_lines(&path, found);
+            }
+            continue;
+        }
+        let source = fs::read_to_string(&path).expect("a source");
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let lines = code.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.starts_with("use ") && !line.starts_with("//"));
+        let file = entry.file_name().to_string_lossy().into_owned();
+        found.extend(
+            lines
+                .filter(|line| writers.iter().any(|writer| line.contains(writer)))
+                .map(|line| format!("{file}: {line}")),
+        );
+    }
+}
+
+/// A writer that goes its own way leaves behind what no signal and no later run removes.
+#[test]
+fn kind_55_whatever_is_written_is_written_in_one_place() {
+    let mut found = Vec::new();
+    for folder in ["src", "../train/src"] {
+        writing_lines(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder),
+            &mut found,
+        );
+    }
+    found.sort();
+    // The run's own folder, the lock in it, and metrics, to which lines are added.
+    let known = [
+        "metrics.rs: ",
+        "store.rs: fs::create_dir_all",
+        "store.rs: let file = File::create",
+    ];
+    let strange = |line: &&String| !known.iter().any(|known| line.starts_with(known));
+    let strange: Vec<_> = found.iter().filter(strange).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+    assert_eq!(found.len(), known.len(), "{found:?}");
+}

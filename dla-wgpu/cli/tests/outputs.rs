@@ -209,7 +209,7 @@ fn on_a_full_disk(words: &[String], blocks: u64) -> Output {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn kind_57_a_full_disk_is_told_with_the_outputs_name() {
+fn kind_57_the_error_of_a_full_disk_names_the_output() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| text(&folder.path().join(name));
     let model = text(&byte_model(&folder.path().join("model"), 256));
