@@ -126,6 +126,13 @@ impl Error {
         self
     }
 
+    /// The same fault of what a larger operation calls `argument`.
+    #[must_use]
+    pub fn at(mut self, argument: impl Into<Cow<'static, str>>) -> Self {
+        self.0.argument = argument.into();
+        self
+    }
+
     /// True when an argument of the caller was wrong.
     pub fn is_input(&self) -> bool {
         self.0.kind == Kind::Input

@@ -57,6 +57,15 @@ impl Checkpoint {
     /// When a file is missing or malformed, or config.json asks for what is not served; the error
     /// names the setting and the reason. Pickled weights are refused with the command that converts them.
     pub fn open(folder: &Path) -> Result<Self> {
+        if !folder.is_dir() {
+            let got = match folder.exists() {
+                true => "a file",
+                false => "nothing of that name",
+            };
+            let expected = "a model directory, which holds config.json";
+            let name = folder.display().to_string();
+            return Err(Error::input("load", name, expected, got));
+        }
         let text = file::read_text("load", &folder.join("config.json"))?;
         let mut checkpoint = Self::new(&text, Shards::open(folder)?)?;
         let config = &mut checkpoint.config;

@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
-use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, CommandFactory, Parser, Subcommand, ValueEnum};
+use dla_core::dims::MAX_CAPACITY;
 use dla_core::{Backbone, Error, Result};
 use dla_wgpu::nn::WeightType;
 
@@ -23,6 +24,9 @@ mod help;
     after_help = "Example:\n  dla --backend cpu\n  dla op --input case.safetensors --output out.safetensors"
 )]
 pub struct Args {
+    /// How a GPU keeps the weights of the demonstration's model [default: f32]
+    #[arg(long, value_enum)]
+    pub weights: Option<Weights>,
     /// What every command takes.
     #[command(flatten)]
     pub global: Global,
@@ -44,6 +48,41 @@ pub struct Global {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+impl Args {
+    /// The command line's grammar. Every option that takes a value takes negative numbers, so that its own check speaks of
+    /// them, not the search for an option `-1`.
+    pub fn grammar() -> clap::Command {
+        fn with_negatives(command: clap::Command) -> clap::Command {
+            let negatives = |arg: clap::Arg| {
+                let takes = arg.get_action().takes_values() && !arg.is_allow_hyphen_values_set();
+                arg.allow_negative_numbers(takes)
+            };
+            let command = command.mut_args(negatives);
+            command.mut_subcommands(with_negatives)
+        }
+        with_negatives(Self::command())
+    }
+
+    /// Refuses options that contradict each other.
+    ///
+    /// # Errors
+    /// When an adapter is named for the CPU, or weights of the demonstration for a command.
+    pub fn check(&self) -> Result<()> {
+        if self.weights.is_some() && self.command.is_some() {
+            let (expected, got) = ("it after the command", "it before the command");
+            return Err(Error::input("dla", "--weights", expected, got));
+        }
+        self.global.check()
+    }
+}
+
+/// An error of a library's argument, as `command` names its options.
+#[must_use]
+pub fn option(error: Error, command: &'static str) -> Error {
+    let name = format!("--{}", error.argument().replace('_', "-"));
+    error.at(name).within(command)
 }
 
 impl Global {
@@ -126,6 +165,18 @@ fn chunk() -> impl TypedValueParser<Value = NonZeroUsize> {
     RangedU64ValueParser::<usize>::new()
         .range(1..=1024)
         .try_map(NonZeroUsize::try_from)
+}
+
+fn capacity() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=MAX_CAPACITY as u64)
+}
+
+fn threshold(word: &str) -> Result<f32, String> {
+    let tau: f32 = word.parse().map_err(|error| format!("{error}"))?;
+    match tau.is_nan() {
+        true => Err("expected a number".into()),
+        false => Ok(tau),
+    }
 }
 
 fn backbone() -> impl TypedValueParser<Value = Backbone> {
@@ -271,7 +322,12 @@ pub struct Eval {
     #[arg(long, alias = "length", value_name = "T", value_delimiter = ',')]
     pub lengths: Vec<usize>,
     /// mqar: pairs of a key and a value
-    #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = [4, 8, 16])]
+    #[arg(
+        long,
+        value_name = "P",
+        value_delimiter = ',',
+        default_value = "4,8,16"
+    )]
     pub pairs: Vec<usize>,
     /// niah: the kinds [default: all eight, or those without texts]
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
@@ -377,9 +433,9 @@ pub struct Upcycle {
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
     /// States a cache may hold
-    #[arg(long, value_name = "K", default_value_t = 30)]
+    #[arg(long, value_name = "K", default_value_t = 30, value_parser = capacity())]
     pub capacity: usize,
     /// The threshold every head starts with
-    #[arg(long, value_name = "X", default_value_t = 0.6)]
+    #[arg(long, value_name = "X", default_value_t = 0.6, value_parser = threshold)]
     pub tau: f32,
 }

@@ -35,10 +35,10 @@ const KEY: &str = "quiet-harbor";
 ///
 /// # Errors
 /// When no backend can be opened or the run fails.
-pub fn run(global: &Global) -> Result<Report> {
+pub fn run(weights: Option<Weights>, global: &Global) -> Result<Report> {
     let files = vec![("models/dla-tiny".to_owned(), WEIGHTS.to_vec())];
     let checkpoint = Checkpoint::from_bytes(CONFIG, files)?;
-    let runner = Runner::of(&checkpoint, Weights::F32, global)?;
+    let runner = Runner::of(&checkpoint, weights.unwrap_or(Weights::F32), global)?;
     let start = Instant::now();
     let opening = PASSAGE.split("\n\n").next().unwrap_or(PASSAGE);
     let options = SamplerOptions {

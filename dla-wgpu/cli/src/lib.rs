@@ -20,6 +20,7 @@ pub mod progress;
 pub mod report;
 pub mod runner;
 pub mod segment;
+pub mod signals;
 pub mod style;
 pub mod tensors;
 pub mod train;
@@ -30,7 +31,7 @@ pub use dla_train::atomic;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use dla_core::Result;
 
 use args::{Args, Command};
@@ -40,10 +41,12 @@ use report::Report;
 ///
 /// 0 is success, 1 a run that failed, 2 wrong usage or input; errors are one line on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    signals::watch();
     let words: Vec<OsString> = args.into_iter().collect();
-    let args = match Args::try_parse_from(&words) {
+    let matches = Args::grammar().try_get_matches_from(&words);
+    let args = match matches.and_then(|mut matches| Args::from_arg_matches_mut(&mut matches)) {
         Ok(args) => args,
-        Err(error) => return report::usage(&error, Args::command(), &words),
+        Err(error) => return report::usage(&error, Args::grammar(), &words),
     };
     match dispatch(&args) {
         Ok(report) => report::print(&report, args.global.json),
@@ -52,9 +55,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(args: &Args) -> Result<Report> {
-    args.global.check()?;
+    args.check()?;
     match &args.command {
-        None => demo::run(&args.global),
+        None => demo::run(args.weights, &args.global),
         Some(Command::Devices) => devices::run(&args.global),
         Some(Command::Op(op)) => op::run(op, &args.global),
         Some(Command::Logits(logits)) => logits::run(logits, &args.global),

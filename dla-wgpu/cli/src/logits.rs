@@ -25,6 +25,10 @@ const MAX_BATCH: usize = 1 << 16;
 pub fn run(args: &Logits, global: &Global) -> Result<Report> {
     atomic::check(&args.output)?;
     args.decisions.as_deref().map_or(Ok(()), atomic::check)?;
+    if args.decisions.as_ref() == Some(&args.output) {
+        let (expected, got) = ("another file than --output", args.output.display());
+        return Err(Error::input("logits", "--decisions", expected, got));
+    }
     let runner = Runner::load(&args.model, global)?;
     for (option, given) in [("--decisions", &args.decisions), ("--replay", &args.replay)] {
         given

@@ -101,9 +101,30 @@ pub fn usage(error: &clap::Error, mut command: clap::Command, words: &[OsString]
     ExitCode::from(2)
 }
 
+/// What the parsers of numbers say, and what it means.
+const NUMBERS: [(&str, &str); 5] = [
+    (
+        "invalid digit found in string",
+        "expected a whole number, 0 or more",
+    ),
+    (
+        "cannot parse integer from empty string",
+        "expected a whole number, 0 or more",
+    ),
+    (
+        "number too large to fit in target type",
+        "expected a smaller number",
+    ),
+    ("invalid float literal", "expected a number"),
+    ("cannot parse float from empty string", "expected a number"),
+];
+
 /// What is wrong and the tips; the paragraphs that repeat the help are left out.
 fn fault(told: &str) -> String {
-    let told = told.strip_prefix("error: ").unwrap_or(told);
+    let mut told = told.strip_prefix("error: ").unwrap_or(told).to_owned();
+    for (parser, meant) in NUMBERS {
+        told = told.replace(parser, meant);
+    }
     let paragraphs = told.split("\n\n").map(str::trim);
     let news: Vec<_> = paragraphs
         .take_while(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"))

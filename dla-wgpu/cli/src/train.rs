@@ -1,12 +1,9 @@
 //! `dla train`: a run from its settings to its last checkpoint.
 
-use std::io::{self, IsTerminal};
-use std::path::Path;
-use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use dla_core::{Error, Result};
+use std::path::Path;
+
+use dla_core::{Result, file};
 use dla_train::metrics::{EvaluationLine, StepLine};
 use dla_train::{
     CpuEngine, DeviceEngine, Engine, Outcome, Precision, Run, Settings, Snapshot, Start, Watcher,
@@ -16,14 +13,18 @@ use serde_json::json;
 use crate::args::{self, Global};
 use crate::progress::Progress;
 use crate::report::{self, Report};
+use crate::signals::Graceful;
 use crate::{backend, progress, runner};
+
+const STOPPING: &str = "stopping after this step; Ctrl-C again stops at once, without a checkpoint";
 
 /// Trains until all steps are done or the user stops the run.
 ///
 /// # Errors
 /// When settings, texts or checkpoint are refused, the run diverges, or a file cannot be written.
 pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
-    let settings = Settings::open(&args.config)?;
+    let text = file::read_text("train", &args.config)?;
+    let settings = Settings::parse(&args.config.display().to_string(), &text)?;
     let start = match &args.init {
         Some(folder) => Start::Init(folder.clone()),
         None if args.resume => Start::Resume,
@@ -32,10 +33,10 @@ pub fn run(args: &args::Train, global: &Global) -> Result<Report> {
     if let Start::Init(folder) = &start {
         runner::open(folder)?;
     }
-    let mut run = Run::open(settings, &start)?;
+    let mut run = Run::open(settings, &start)?.keeping(text);
     let snapshot = run.take_snapshot()?;
     let mut engine = engine(&run, snapshot, global)?;
-    let mut screen = Screen::new(&run)?;
+    let mut screen = Screen::new(&run);
     let outcome = run.train(&mut *engine, &mut screen);
     drop(screen);
     Ok(told(&args.config, run.settings().steps, &outcome?))
@@ -100,35 +101,19 @@ struct Screen {
     /// Steps from line to line where there is no bar; 0 for none.
     every: u64,
     steps: u64,
-    stopped: Arc<AtomicBool>,
+    stop: Graceful,
 }
 
 impl Screen {
     /// Shows the steps of `run`; Ctrl-C stops after a step, a second one at once.
-    fn new(run: &Run) -> Result<Self> {
-        let stopped = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stopped);
-        let handler = move || {
-            if seen.swap(true, Ordering::Relaxed) {
-                process::exit(130);
-            }
-            if io::stderr().is_terminal() {
-                report::note(
-                    "stopping after this step; Ctrl-C again stops at once, without a checkpoint",
-                );
-            }
-        };
-        ctrlc::set_handler(handler).map_err(|error| {
-            Error::unsupported("train", "signals", "a handler for Ctrl-C", error)
-        })?;
+    fn new(run: &Run) -> Self {
         let settings = run.settings();
-        let progress = Progress::of_steps("training", run.step(), settings.steps);
-        Ok(Self {
-            progress,
+        Self {
+            progress: Progress::of_steps("training", run.step(), settings.steps),
             every: settings.every.log,
             steps: settings.steps,
-            stopped,
-        })
+            stop: Graceful::new(STOPPING),
+        }
     }
 }
 
@@ -158,6 +143,6 @@ impl Watcher for Screen {
     }
 
     fn stops(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stop.is_asked()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use dla_core::Result;
 use dla_core::checkpoint::Upcycle;
-use dla_core::{Error, Result};
 use serde_json::json;
 
+use crate::atomic::NewFolder;
 use crate::progress::{Progress, Unit};
 use crate::report::Report;
 use crate::{args, atomic, runner};
@@ -27,7 +28,7 @@ const COMPANIONS: [&str; 7] = [
 /// When the model is refused or DLA already, or the output exists or cannot be written; no output
 /// appears then.
 pub fn run(args: &args::Upcycle) -> Result<Report> {
-    check_output(&args.output)?;
+    atomic::check_new_folder(&args.output)?;
     let checkpoint = runner::open(&args.model)?;
     let upcycle = Upcycle {
         capacity: args.capacity,
@@ -37,8 +38,8 @@ pub fn run(args: &args::Upcycle) -> Result<Report> {
     let bytes = upcycle.weight_bytes(&checkpoint)?;
     let progress = Progress::new("writing the model", Unit::Bytes, bytes);
     atomic::folder_of(&args.output, |folder| {
-        atomic::new_bytes(&folder.join("config.json"), config.as_bytes())?;
-        atomic::new_file(&folder.join("model.safetensors"), |out| {
+        folder.bytes("config.json", config.as_bytes())?;
+        folder.file("model.safetensors", |out| {
             upcycle.weights(&checkpoint, &mut progress.counting(out))
         })?;
         copy_companions(&args.model, folder)
@@ -47,26 +48,15 @@ pub fn run(args: &args::Upcycle) -> Result<Report> {
     Ok(told(args))
 }
 
-/// Refuses, before any work is done, an output that exists or whose parent does not.
-fn check_output(output: &Path) -> Result<()> {
-    atomic::check(output)?;
-    if output.exists() || output.is_symlink() {
-        let name = output.display().to_string();
-        let error = Error::input("write", name, "a new folder", "an existing one");
-        return Err(error.advise("name another one"));
-    }
-    Ok(())
-}
-
 /// Copies what lies beside the weights of one model directory, its tokenizer above all, to another.
 ///
 /// # Errors
 /// When a file cannot be copied.
-pub(crate) fn copy_companions(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_companions(from: &Path, to: &NewFolder) -> Result<()> {
     for name in COMPANIONS {
         let source = from.join(name);
         if source.is_file() {
-            atomic::copy(&source, &to.join(name))?;
+            to.copy(&source, name)?;
         }
     }
     Ok(())

@@ -133,7 +133,8 @@ fn an_output_that_cannot_be_written_is_refused_at_once() {
     let (folder, input) = folder_with(&Raw::case());
     let nowhere = folder.path().join("none/out.safetensors");
     assert_refused("no folder", &op(&input, &nowhere, &[]), "existing folder");
-    assert_refused("a folder", &op(&input, folder.path(), &[]), "regular file");
+    let run = op(&input, folder.path(), &[]);
+    assert_refused("a folder", &run, "expected a file, got a folder");
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn mistakes_are_one_line_and_exit_2() {
         (&["--task", "mqar", "--grid", "K=1"], "--grid"),
         (
             &["--task", "mqar", "--pairs", "1", "--grid", "K=99:tau=1"],
-            "capacity",
+            "--grid: expected capacities from 1 to 64, got 99",
         ),
     ] {
         assert_refused(fault, &folder.try_eval(1, words), fault);
@@ -395,4 +395,60 @@ fn ctrl_c_saves_and_tells_how_to_go_on() {
         .into_iter()
         .chain([checkpoint.into_os_string()]));
     assert!(model.status.success(), "{}", stderr(&model));
+}
+
+/// The folder says how it was made, and what may change when a run goes on.
+#[test]
+fn kind_58_a_run_keeps_its_settings_and_names_what_differs() {
+    let folder = Folder::new(4);
+    assert!(folder.train(&[]).status.success());
+    let settings = fs::read_to_string(folder.path("run.toml")).expect("settings");
+    let kept = || fs::read_to_string(folder.path("out/settings.toml")).expect("the run's settings");
+    assert_eq!(kept(), settings);
+    for (from, to, told) in [
+        (
+            "tau = 1.2",
+            "tau = 1.1",
+            "train, model.dla.tau: expected 1.2, as the run was started with, got 1.1",
+        ),
+        (
+            "length = 32\n[batch]\nsequences = 2",
+            "length = 30\n[batch]\nsequences = 3",
+            "train, batch.sequences, data.length: expected 2, 32, as the run was started with, got 3, 30",
+        ),
+        (
+            "[every]",
+            "[optimiser]\nwarmup = 1\n[every]",
+            "train, optimiser.warmup: expected none, as the run was started with, got 1",
+        ),
+        (
+            "steps = 4",
+            "steps = 3",
+            "train, steps: expected at least the 4",
+        ),
+    ] {
+        assert!(settings.contains(from), "{from}");
+        fs::write(folder.path("run.toml"), settings.replace(from, to)).expect("settings");
+        assert_refused(to, &folder.train(&["--resume"]), told);
+        assert_eq!(kept(), settings, "a refused run changes nothing");
+    }
+    let grown = settings.replace("steps = 4", "steps = 6");
+    fs::write(folder.path("run.toml"), &grown).expect("settings");
+    let run = folder.train(&["--resume"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(
+        stdout(&run).starts_with("step 6 of 6, loss "),
+        "{}",
+        stdout(&run)
+    );
+    assert_eq!(kept(), grown);
+    fs::write(folder.path("run.toml"), &settings).expect("settings");
+    assert_refused(
+        "fewer",
+        &folder.train(&["--resume"]),
+        "train, steps: expected at least the 6",
+    );
+    fs::write(folder.path("run.toml"), &grown).expect("settings");
+    fs::write(folder.path("text.txt"), "Another text. ".repeat(100)).expect("a text");
+    assert_refused("texts", &folder.train(&["--resume"]), "train, data: ");
 }

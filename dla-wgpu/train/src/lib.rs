@@ -16,6 +16,7 @@ pub mod eval;
 mod loss_scale;
 pub mod metrics;
 mod random;
+mod resume;
 pub mod run;
 pub mod scores;
 pub mod settings;

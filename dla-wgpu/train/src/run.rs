@@ -15,7 +15,7 @@ use crate::scores::Totals;
 use crate::settings::{Precision, Settings};
 use crate::store::{State, Store, read_model};
 use crate::task::{Split, Task};
-use crate::{atomic, curve};
+use crate::{atomic, curve, resume};
 
 /// Steps that may be left out in a row before a run counts as diverged.
 const MOST_SKIPPED: u32 = 10;
@@ -59,6 +59,8 @@ pub struct Run {
     /// The step of the newest checkpoint, if there is one.
     saved: Option<u64>,
     snapshot: Option<Snapshot>,
+    /// The settings file, to be kept in the folder.
+    text: Option<String>,
 }
 
 /// How a run ended.
@@ -81,8 +83,9 @@ impl Run {
     ///
     /// # Errors
     /// For settings that do not fit each other or the checkpoint to start from, texts that cannot be read,
-    /// and an output folder that holds another run already.
+    /// and an output folder that cannot be written or holds another run already.
     pub fn open(settings: Settings, start: &Start) -> Result<Self> {
+        atomic::check_run_folder(&settings.output)?;
         let store = Store::open(
             &settings.output,
             settings.every.keep,
@@ -115,12 +118,13 @@ impl Run {
             moves: 0,
             seed: settings.seed,
             settings: settings.hash()?,
+            options: Some(settings.options()?),
             data: task.fingerprint(),
             loss_scale: None,
         };
         let newest = saved.as_ref().map(|state| state.step);
         let state = match saved {
-            Some(saved) => same_run(state, saved)?,
+            Some(saved) => resume::same_run(state, saved)?,
             None => state,
         };
         store.check(newest)?;
@@ -134,7 +138,15 @@ impl Run {
             config,
             state,
             saved: newest,
+            text: None,
         })
+    }
+
+    /// The same run, which keeps `text`, the file that its settings were read from, in its folder.
+    #[must_use]
+    pub fn keeping(mut self, text: String) -> Self {
+        self.text = Some(text);
+        self
     }
 
     /// The model's settings.
@@ -181,6 +193,9 @@ impl Run {
     pub fn train(&mut self, engine: &mut dyn Engine, watcher: &mut dyn Watcher) -> Result<Outcome> {
         self.check_precision(engine.precision())?;
         let _claim = self.store.claim(self.saved)?;
+        if let Some(text) = &self.text {
+            self.store.keep_settings(text)?;
+        }
         let mut metrics = Metrics::open(self.store.folder(), self.state.step)?;
         let (mut last, mut evaluation, mut skipped) = (None, None, 0);
         while self.state.step < self.settings.steps {
@@ -374,19 +389,4 @@ fn check_init(settings: &Settings, task: &dyn Task, config: &ModelConfig) -> Res
             Err(Error::input("train", "model", expected, "others"))
         }
     }
-}
-
-/// The state to go on from, if it is of this run.
-fn same_run(new: State, saved: State) -> Result<State> {
-    let advice = "go on with the settings and texts that the run was started with";
-    for (name, new, saved) in [
-        ("settings", new.settings, saved.settings),
-        ("data", new.data, saved.data),
-    ] {
-        if new != saved {
-            let error = Error::input("train", name, "those of the run", "others");
-            return Err(error.advise(advice));
-        }
-    }
-    Ok(saved)
 }

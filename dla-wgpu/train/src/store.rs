@@ -10,7 +10,7 @@ use dla_core::tensors::{self, TensorFile};
 use dla_core::{Error, Result, file};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic;
+use crate::atomic::{self, NewFolder};
 use crate::engine::Snapshot;
 use crate::loss_scale::LossScale;
 
@@ -22,6 +22,8 @@ const TOKENIZER: [&str; 3] = [
 ];
 const OPTIMISER: &str = "optimiser.safetensors";
 const STATE: &str = "state.json";
+/// The settings file that the run was last started with.
+const SETTINGS: &str = "settings.toml";
 /// The file whose lock keeps other runs out.
 const LOCK: &str = ".lock";
 /// What the names of checkpoints begin with.
@@ -39,6 +41,9 @@ pub struct State {
     pub seed: u64,
     /// What the settings hash to.
     pub settings: u64,
+    /// The settings themselves, but for what may change; absent in checkpoints from before they were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<serde_json::Value>,
     /// What the texts hash to.
     pub data: u64,
     /// The scale of the loss, where it follows the steps.
@@ -124,6 +129,14 @@ impl Store {
         Ok(Claim { _file: file })
     }
 
+    /// Keeps `text`, the settings file, beside the checkpoints.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_settings(&self, text: &str) -> Result<()> {
+        atomic::write(&self.folder.join(SETTINGS), text.as_bytes())
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -169,19 +182,19 @@ impl Store {
         let old = steps.len().saturating_sub(self.keep);
         for &step in steps[..old].iter().filter(|_| self.keep > 0) {
             let path = self.checkpoint(step);
-            fs::remove_dir_all(&path).map_err(|error| unwritten(&path, error))?;
+            atomic::remove_folder(&path)?;
         }
         Ok(())
     }
 
     fn fill(
         &self,
-        folder: &Path,
+        folder: &NewFolder,
         config: &ModelConfig,
         state: &State,
         snapshot: &Snapshot,
     ) -> Result<()> {
-        write_model(folder, config, &snapshot.tensors)?;
+        model_into(folder, config, &snapshot.tensors)?;
         let names = named(config)?;
         let means = [&snapshot.mean, &snapshot.square].into_iter().flatten();
         let arrays: Vec<_> = names
@@ -189,16 +202,17 @@ impl Store {
             .zip(means)
             .map(|(name, values)| (name.name.as_str(), name.shape.as_slice(), values.as_slice()))
             .collect();
-        atomic::new_file(&folder.join(OPTIMISER), |out| {
-            tensors::write(out, &arrays).map_err(|error| unwritten(folder, error))
+        folder.file(OPTIMISER, |out| {
+            let written = tensors::write(out, &arrays);
+            written.map_err(|error| unwritten(OPTIMISER.as_ref(), error))
         })?;
         let state = serde_json::to_vec_pretty(state)
             .map_err(|error| Error::file("train", STATE, "to be written", error))?;
-        atomic::new_bytes(&folder.join(STATE), &state)?;
+        folder.bytes(STATE, &state)?;
         for name in TOKENIZER {
             let source = self.tokenizer.as_ref().map(|from| from.join(name));
             if let Some(source) = source.filter(|source| source.is_file()) {
-                atomic::copy(&source, &folder.join(name))?;
+                folder.copy(&source, name)?;
             }
         }
         Ok(())
@@ -283,9 +297,16 @@ pub fn write_model(
     config: &ModelConfig,
     tensors: &ModelTensors<Vec<f32>>,
 ) -> Result<()> {
-    atomic::new_bytes(&folder.join("config.json"), config.to_json()?.as_bytes())?;
-    let path = folder.join("model.safetensors");
-    atomic::new_file(&path, |out| tensors.save(config, out))
+    model_into(&NewFolder::in_place(folder), config, tensors)
+}
+
+fn model_into(
+    folder: &NewFolder,
+    config: &ModelConfig,
+    tensors: &ModelTensors<Vec<f32>>,
+) -> Result<()> {
+    folder.bytes("config.json", config.to_json()?.as_bytes())?;
+    folder.file("model.safetensors", |out| tensors.save(config, out))
 }
 
 /// The names of the optimiser's arrays: the means of all gradients, then of all squares.

@@ -148,7 +148,7 @@ fn other_settings_or_texts_do_not_go_on() {
     );
     assert_eq!(
         refused(&settings(folder.path(), 4, MODEL), &Start::Resume),
-        "settings"
+        "optimiser.warmup"
     );
     let mut often = first.clone();
     often.every.log = 7;
@@ -161,6 +161,54 @@ fn other_settings_or_texts_do_not_go_on() {
     let empty = tempfile::tempdir().expect("a folder");
     let none = settings(empty.path(), 3, MODEL);
     assert!(refused(&none, &Start::Resume).ends_with("out"));
+}
+
+/// A run with more steps goes on by the rates that so many steps have.
+#[test]
+fn kind_58_steps_may_grow_and_the_rate_follows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = settings(folder.path(), 6, MODEL);
+    let mut early = Looker::default();
+    train(&first, &Start::Fresh, &mut early).expect("a run");
+    let mut grown = first.clone();
+    grown.steps = 12;
+    let mut late = Looker::default();
+    let outcome = train(&grown, &Start::Resume, &mut late).expect("the rest");
+    assert!(outcome.finished && outcome.step == 12 && late.steps.len() == 6);
+    for line in early.steps {
+        assert_eq!(line.rate, first.rate().at(line.step - 1));
+    }
+    for line in late.steps {
+        assert_eq!(line.rate, grown.rate().at(line.step - 1));
+    }
+    assert_ne!(first.rate().at(6), grown.rate().at(6));
+    let error = Run::open(first, &Start::Resume).err().expect("fewer steps");
+    assert_eq!((error.is_input(), error.argument()), (true, "steps"));
+}
+
+/// Checkpoints from before the settings were kept know them by their hash alone.
+#[test]
+fn kind_58_a_checkpoint_without_settings_goes_on_by_their_hash() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = settings(folder.path(), 6, MODEL);
+    let mut looker = Looker {
+        stop_after: Some(3),
+        ..Looker::default()
+    };
+    let outcome = train(&first, &Start::Fresh, &mut looker).expect("a part");
+    let path = outcome.checkpoint.join("state.json");
+    let state = fs::read_to_string(&path).expect("the state");
+    let mut state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+    let options = state
+        .as_object_mut()
+        .and_then(|state| state.remove("options"));
+    assert_eq!(options.expect("the settings")["batch"]["sequences"], 3);
+    fs::write(&path, state.to_string()).expect("an older state");
+    let mut other = first.clone();
+    other.batch.sequences = 4;
+    let error = Run::open(other, &Start::Resume).err().expect("others");
+    assert_eq!(error.argument(), "settings");
+    train(&first, &Start::Resume, &mut Looker::default()).expect("the same");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::call::Bench;
 use super::ceiling::Ceiling;
 use super::{gradients, median, millis, scaled};
-use crate::args::{Backend, BenchOp, Global};
+use crate::args::{self, Backend, BenchOp, Global};
 use crate::report::Report;
 use crate::{backend, progress};
 
@@ -28,6 +28,8 @@ pub fn run(args: &BenchOp, global: &Global) -> Result<Report> {
             "cpu",
         ));
     }
+    let sizes = args.dims().check();
+    sizes.map_err(|error| args::option(error, "bench op"))?;
     let gpu = backend::open_gpu(global.adapter.clone())?;
     progress::watched("timing the operator", || measure(&gpu, args)).map_err(|error| {
         if error.is_unsupported() && error.argument() == "float" {

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use dla_core::{Error, Result};
+use dla_core::Result;
 use dla_train::metrics::{EvaluationLine, StepLine};
 use dla_train::{Run, Settings, Start, Watcher};
 use serde_json::json;
 
 use super::{median, millis, scaled};
 use crate::args::{BenchTrain, Global};
+use crate::atomic::Scratch;
 use crate::report::Report;
 use crate::{progress, train};
 
@@ -21,9 +22,8 @@ const WARM_UP: usize = 2;
 /// When settings, texts or model are refused, or the run diverges.
 pub fn run(args: &BenchTrain, global: &Global) -> Result<Report> {
     let mut settings = Settings::open(&args.config)?;
-    let folder = tempfile::tempdir()
-        .map_err(|error| Error::file("bench", "a temporary folder", "to be made", error))?;
-    settings.output = folder.path().to_owned();
+    let scratch = Scratch::new()?;
+    settings.output = scratch.path();
     settings.steps = (WARM_UP + args.runs) as u64;
     settings.every.evaluate = settings.steps + 1;
     let start = args.init.clone().map_or(Start::Fresh, Start::Init);

@@ -6,12 +6,14 @@ mod tasks;
 
 use std::path::Path;
 
+use dla_core::dims::MAX_CAPACITY;
 use dla_core::{Error, Result};
 use dla_train::eval::grid::{self, Grid};
 use dla_train::store::{read_model, write_model};
 use serde_json::{Value, json};
 
 use crate::args::{self, Global, ModelArgs};
+use crate::atomic::{NewFolder, Scratch};
 use crate::report::Report;
 use crate::{runner, upcycle};
 
@@ -50,16 +52,22 @@ fn over(grid: &Grid, args: &args::Eval, global: &Global) -> Result<Report> {
     }
     runner::open(&args.model.model)?;
     let (config, tensors) = read_model(&args.model.model)?;
+    for &capacity in &grid.capacities {
+        if !(1..=MAX_CAPACITY).contains(&capacity) {
+            let expected = format!("capacities from 1 to {MAX_CAPACITY}");
+            return Err(Error::input("eval", "--grid", expected, capacity));
+        }
+    }
     let (mut points, mut rows, mut what) = (Vec::new(), Vec::new(), "");
     for &capacity in &grid.capacities {
         let mut row = vec![format!("K {capacity}")];
         for &tau in &grid.thresholds {
-            let folder = tempfile::tempdir()
-                .map_err(|error| Error::file("eval", "a temporary folder", "to be made", error))?;
+            let scratch = Scratch::new()?;
+            let folder = scratch.path();
             let (config, tensors) = grid::variant(&config, &tensors, capacity, tau)?;
-            write_model(folder.path(), &config, &tensors)?;
-            upcycle::copy_companions(&args.model.model, folder.path())?;
-            let model = at(folder.path(), &args.model);
+            write_model(&folder, &config, &tensors)?;
+            upcycle::copy_companions(&args.model.model, &NewFolder::in_place(&folder))?;
+            let model = at(&folder, &args.model);
             let measured = tasks::measure(args, &model, global)?;
             what = measured.what;
             row.push(cell(measured.number, 4));

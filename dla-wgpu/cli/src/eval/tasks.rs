@@ -46,6 +46,14 @@ fn length(args: &Eval, default: usize) -> Result<usize> {
     }
 }
 
+/// The files of `--text-file`.
+fn corpus(args: &Eval) -> Result<Corpus> {
+    Corpus::open(&args.text_file).map_err(|error| match error.argument() {
+        "data.files" => error.at("--text-file").within("eval"),
+        _ => error.within("eval"),
+    })
+}
+
 /// The texts that a task reads, whole or what is held out.
 fn texts(args: &Eval) -> Result<Vec<Vec<u8>>> {
     if args.text_file.is_empty() {
@@ -56,7 +64,7 @@ fn texts(args: &Eval) -> Result<Vec<Vec<u8>>> {
             "none",
         ));
     }
-    let corpus = Corpus::open(&args.text_file).map_err(|error| error.within("eval"))?;
+    let corpus = corpus(args)?;
     let held: Vec<&[u8]> = corpus.parts(Split::Held).collect();
     let trained = corpus.parts(Split::Train);
     Ok(trained
@@ -118,7 +126,17 @@ fn recall(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
     let counted = Counted::tokens(&runner, tokens);
     let (mut rows, mut lines, mut sum) = (Vec::new(), Vec::new(), 0.0);
     for &pairs in &args.pairs {
-        let task = Mqar::new(length, pairs, vocabulary)?;
+        let task = Mqar::new(length, pairs, vocabulary).map_err(|error| {
+            if error.argument() == "vocabulary" {
+                let expected = format!("less than the {vocabulary} ids of the model's vocabulary");
+                return Error::input("eval", "--lengths", expected, length);
+            }
+            let name = match error.argument() {
+                "length" => "--lengths",
+                _ => "--pairs",
+            };
+            error.at(name).within("eval")
+        })?;
         let batch = task.batch(Split::Held, args.seed, 0, args.examples)?;
         let totals = totals(&counted, &batch)?;
         let (accuracy, loss) = (totals.accuracy(), totals.loss());
@@ -142,7 +160,10 @@ fn recall(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured> {
 /// The kinds that were asked for; without texts only those that need none go without saying.
 fn kinds(args: &Eval) -> Result<Vec<Kind>> {
     if !args.kinds.is_empty() {
-        return args.kinds.iter().map(|word| word.parse()).collect();
+        let kinds = args.kinds.iter().map(|word| word.parse());
+        return kinds
+            .collect::<Result<_>>()
+            .map_err(|error: Error| error.at("--kinds").within("eval"));
     }
     let mut kinds = Kind::ALL.to_vec();
     if args.text_file.is_empty() {
@@ -158,7 +179,7 @@ fn haystacks(args: &Eval, model: &ModelArgs, global: &Global) -> Result<Measured
         false => args.lengths.clone(),
     };
     let picture = args.picture.as_deref().map(heat::Picture::of).transpose()?;
-    let corpus = (!args.text_file.is_empty()).then(|| Corpus::open(&args.text_file));
+    let corpus = (!args.text_file.is_empty()).then(|| corpus(args));
     let corpus = corpus.transpose()?;
     let runner = Runner::load(model, global)?;
     let vocabulary = runner.config().vocabulary;

@@ -12,7 +12,7 @@ use dla_core::{Error, Result};
 use dla_text::{Stop, Tokenizer};
 use serde_json::{Value, json};
 
-use crate::args::{Generate, Global};
+use crate::args::{self, Generate, Global};
 use crate::paced::Paced;
 use crate::progress::{Progress, Unit};
 use crate::report::{self, Report, note};
@@ -25,8 +25,9 @@ use text::{Ending, Text};
 /// # Errors
 /// When options, model, tokenizer or prompt are refused, or the run fails.
 pub fn run(args: &Generate, global: &Global) -> Result<Report> {
-    let stop = Stop::new(args.stop.iter().cloned())?;
-    let sampler = Sampler::new(options(args))?;
+    let stop = Stop::new(args.stop.iter().cloned())
+        .map_err(|error| error.at("--stop").within("generate"))?;
+    let sampler = Sampler::new(options(args)).map_err(|error| args::option(error, "generate"))?;
     let prompt = prompt(args)?;
     let checkpoint = runner::open(&args.model.model)?;
     let vocabulary = checkpoint.config().vocabulary;

@@ -159,7 +159,7 @@ impl Settings {
                 + 1;
             let argument = format!("{name}, line {line}");
             let expected = "the settings that docs/training.md lists";
-            Error::input("train", argument, expected, error.message().trim())
+            Error::input("train", argument, expected, in_words(error.message()))
         })?;
         settings.check()?;
         Ok(settings)
@@ -183,9 +183,9 @@ impl Settings {
             }
         }
         self.compute.check()?;
-        self.rate().check()?;
-        self.theta().check()?;
-        self.adamw().check()
+        self.rate().check().map_err(named("optimiser"))?;
+        self.theta().check().map_err(named("model.dla"))?;
+        self.adamw().check().map_err(named("optimiser"))
     }
 
     /// The learning rate.
@@ -230,8 +230,55 @@ impl Settings {
     /// # Errors
     /// None that a settings file leads to.
     pub fn hash(&self) -> Result<u64> {
-        let text = serde_json::to_string(self)
-            .map_err(|error| Error::input("train", "settings", "settings", error))?;
-        Ok(text.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte))))
+        let bytes = self.json()?.into_bytes().into_iter();
+        Ok(bytes.fold(0, |sum, byte| mix(sum ^ u64::from(byte))))
+    }
+
+    /// What [`Settings::hash`] tells apart, to be kept and compared by name.
+    ///
+    /// # Errors
+    /// None that a settings file leads to.
+    pub fn options(&self) -> Result<serde_json::Value> {
+        serde_json::from_str(&self.json()?).map_err(unspelled)
+    }
+
+    fn json(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(unspelled)
+    }
+}
+
+/// What is wrong with a value, without the names of Rust's types.
+fn in_words(message: &str) -> String {
+    let types = [
+        ("u64", "a whole number of at least 0"),
+        ("usize", "a whole number of at least 0"),
+        ("f64", "a number"),
+        ("f32", "a number"),
+        ("a sequence", "a list, as in [\"a\"]"),
+    ];
+    let mut text = message.trim().to_owned();
+    for (name, meant) in types {
+        let (expected, told) = (format!("expected {name}"), format!("expected {meant}"));
+        if text.ends_with(&expected) {
+            text = text.replace(&expected, &told);
+        }
+    }
+    text
+}
+
+fn unspelled(error: serde_json::Error) -> Error {
+    Error::input("train", "settings", "settings", error)
+}
+
+/// Names an error of `section`'s values as the settings do.
+fn named(section: &'static str) -> impl Fn(Error) -> Error {
+    move |error| {
+        let name = match error.argument() {
+            "peak" => "rate",
+            "least" => "least_rate",
+            other => other,
+        };
+        let argument = format!("{section}.{name}");
+        error.at(argument).within("train")
     }
 }

@@ -8,6 +8,9 @@ use dla_core::model::{
 use dla_core::{Config, Error, Result, Schedule};
 use serde::{Deserialize, Serialize};
 
+/// The largest size that a checkpoint's config.json may hold.
+const MAX_SIZE: usize = 1 << 20;
+
 /// A model's sizes; which of them a family has is told in `docs/training.md`.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -112,6 +115,7 @@ impl ModelSettings {
                 return Err(refused("family", expected, other));
             }
         };
+        self.check_sizes()?;
         if let Some(epsilon) = self.norm_epsilon.filter(|x| !(x.is_finite() && *x > 0.0)) {
             return Err(refused("norm_epsilon", "finite and above 0", epsilon));
         }
@@ -136,6 +140,7 @@ impl ModelSettings {
             .map(|dla| dla.config(&plain))
             .transpose()?;
         let config = ModelConfig { dla, ..plain };
+        config.dims().check().map_err(|error| self.named(error))?;
         // What a checkpoint could not hold is not trained either.
         config.to_json().map_err(|error| error.within("train"))?;
         Ok(config)
@@ -147,7 +152,8 @@ impl ModelSettings {
     /// For an unknown word.
     pub fn gate(&self) -> Result<GateMode> {
         let dla = self.dla.as_ref();
-        dla.map_or(Ok(GateMode::default()), |dla| dla.gate.parse())
+        let gate = dla.map_or(Ok(GateMode::default()), |dla| dla.gate.parse());
+        gate.map_err(in_dla)
     }
 
     /// τ of every head at the start.
@@ -203,6 +209,48 @@ impl ModelSettings {
         }))
     }
 
+    /// Refuses sizes that no model has.
+    fn check_sizes(&self) -> Result<()> {
+        let dla = self.dla.as_ref();
+        let sizes = [
+            ("hidden", Some(self.hidden)),
+            ("layers", Some(self.layers)),
+            ("vocabulary", self.vocabulary),
+            ("heads", Some(self.heads)),
+            ("head_dim", Some(self.head_dim)),
+            ("conv_width", self.conv_width),
+            ("groups", self.groups),
+            ("state", self.state),
+            ("value_heads", self.value_heads),
+            ("key_dim", self.key_dim),
+            ("intermediate", self.intermediate),
+            ("dla.capacity", dla.map(|dla| dla.capacity)),
+            ("dla.block", dla.and_then(|dla| dla.block)),
+        ];
+        for (name, size) in sizes {
+            if let Some(size) = size.filter(|size| !(1..=MAX_SIZE).contains(size)) {
+                return Err(refused(name, format!("1 to {MAX_SIZE}"), size));
+            }
+        }
+        Ok(())
+    }
+
+    /// An error of the operator's sizes, with the setting that the size comes from.
+    fn named(&self, error: Error) -> Error {
+        let name = match (error.argument(), self.family.as_str()) {
+            ("heads", _) if self.value_heads.is_some() => "value_heads",
+            ("groups", "mamba2") => "groups",
+            ("groups", _) => "heads",
+            ("key_dim", "mamba2") => "state",
+            ("key_dim", _) if self.key_dim.is_some() => "key_dim",
+            ("key_dim" | "value_dim", _) => "head_dim",
+            ("capacity", _) => "dla.capacity",
+            (other, _) => other,
+        };
+        let argument = format!("model.{name}");
+        error.at(argument).within("train")
+    }
+
     /// Refuses the sizes that only other families have.
     fn only(&self, own: &[&str]) -> Result<()> {
         let given = [
@@ -241,12 +289,12 @@ impl DlaSettings {
         }
         let operator = Config {
             schedule,
-            norm: self.norm.parse()?,
-            merge: self.merge.parse()?,
+            norm: self.norm.parse().map_err(in_dla)?,
+            merge: self.merge.parse().map_err(in_dla)?,
             epsilon: self.epsilon,
             ..Config::new(plain.backbone())
         };
-        operator.check()?;
+        operator.check().map_err(in_dla)?;
         Ok(DlaConfig {
             capacity: self.capacity,
             operator,
@@ -256,6 +304,12 @@ impl DlaSettings {
 
 fn required(name: &str, size: Option<usize>) -> Result<usize> {
     size.ok_or_else(|| refused(name, "a size", "none"))
+}
+
+/// An error of the operator, of the setting that has the argument's name.
+fn in_dla(error: Error) -> Error {
+    let argument = format!("model.dla.{}", error.argument());
+    error.at(argument).within("train")
 }
 
 fn refused(name: &str, expected: impl ToString, got: impl ToString) -> Error {

@@ -61,9 +61,14 @@ impl Part {
                 Split::Train => "part for training",
                 Split::Held => "part that is held out",
             };
+            if longest < 2 {
+                let expected = format!("a text whose {part} has at least 2 tokens");
+                let error = Error::input("train", "data.files", expected, longest);
+                return Err(error.advise("take longer texts"));
+            }
             let expected = format!(
                 "1 to {} tokens, for the longest {part} of a text has {longest}",
-                longest.saturating_sub(1)
+                longest - 1
             );
             return Err(Error::input("train", "data.length", expected, tokens));
         }

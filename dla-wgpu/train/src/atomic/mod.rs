@@ -1,10 +1,24 @@
-//! Files that appear whole or not at all.
+//! Files and folders that appear whole or not at all.
+//!
+//! What is being written lies in a folder `.dla-….tmp` beside the output and is renamed once it is whole. That folder is
+//! removed when a write fails, by [`abandon`] when a signal ends the process, and, after a crash or a kill, by the next
+//! process that writes into the same place ([`temporary`] says how it knows).
+
+mod check;
+mod machine;
+mod new_folder;
+mod temporary;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use dla_core::{Error, Result, file};
+use dla_core::{Error, Result};
+
+pub use self::check::{check, check_new_folder, check_run_folder};
+pub use self::new_folder::{NewFolder, Out, Scratch};
+use self::temporary::Temporary;
+pub use self::temporary::abandon;
 
 /// The most symbolic links that are followed one after the other; Linux follows as many.
 const MAX_LINKS: usize = 40;
@@ -17,11 +31,12 @@ const MAX_LINKS: usize = 40;
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let persist = || -> io::Result<()> {
         let target = target(path)?;
-        let mut file = builder().tempfile_in(folder(&target))?;
+        let temporary = Temporary::beside(folder(&target))?;
+        let mut file = File::create_new(temporary.content())?;
         file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(target)?;
-        Ok(())
+        file.sync_all()?;
+        drop(file);
+        fs::rename(temporary.content(), target)
     };
     persist().map_err(|error| unwritten(path, error))
 }
@@ -48,74 +63,26 @@ pub fn stream(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>
 ///
 /// # Errors
 /// Those of `fill`, and when the parent folder, the disk or the rename refuses.
-pub fn folder_of(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+pub fn folder_of(path: &Path, fill: impl FnOnce(&NewFolder) -> Result<()>) -> Result<()> {
     let unwritten = |error| unwritten(path, error);
-    let temporary = directory_builder()
-        .tempdir_in(folder(path))
-        .map_err(unwritten)?;
-    fill(temporary.path())?;
-    std::fs::rename(temporary.path(), path).map_err(unwritten)?;
-    // Moved away: there is nothing left to remove.
-    let _ = temporary.keep();
-    Ok(())
+    let temporary = Temporary::beside(folder(path)).map_err(unwritten)?;
+    fs::create_dir(temporary.content()).map_err(unwritten)?;
+    fill(&NewFolder::named(temporary.content(), path))?;
+    fs::rename(temporary.content(), path).map_err(unwritten)
 }
 
-/// Makes the file `path`, which does not exist, in a folder that is not in its place yet: `fill` writes into it, and
-/// it is on the disk when this returns.
+/// Removes the folder `path` with all that it holds. It loses its name first, so that nobody finds a part of it there.
 ///
 /// # Errors
-/// Those of `fill`, and when the folder or the disk refuses.
-pub fn new_file(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
-    let unwritten = |error| unwritten(path, error);
-    let mut out = BufWriter::new(File::create_new(path).map_err(unwritten)?);
-    fill(&mut out)?;
-    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
-    ended.map_err(unwritten)
-}
-
-/// Makes the file `path` of `bytes`, as [`new_file`].
-///
-/// # Errors
-/// As [`new_file`].
-pub fn new_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
-    new_file(path, |out| {
-        out.write_all(bytes).map_err(|error| unwritten(path, error))
-    })
-}
-
-/// Copies the regular file `from` to the file `to`, which is made as by [`new_file`].
-///
-/// # Errors
-/// As [`new_file`], and when `from` cannot be read.
-pub fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut source = file::open("write", from)?;
-    new_file(to, |out| match io::copy(&mut source, out) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(unwritten(to, error)),
-    })
-}
-
-/// Refuses, before any work is done, a path that [`write()`] could not write.
-///
-/// # Errors
-/// When the folder does not exist, or `path` is a folder or a device.
-pub fn check(path: &Path) -> Result<()> {
-    let name = || path.display().to_string();
-    let expected = "a file in an existing folder";
-    let target = target(path).map_err(|error| Error::input("write", name(), expected, error))?;
-    if !folder(&target).is_dir() || target.file_name().is_none() {
-        let error = Error::input("write", name(), expected, "no such folder");
-        return Err(error.advise("create the folder first"));
-    }
-    if path.exists() && !path.is_file() {
-        return Err(Error::input(
-            "write",
-            name(),
-            "a new name or a regular file",
-            "something else",
-        ));
-    }
-    Ok(())
+/// When the rename or the removal is refused.
+pub fn remove_folder(path: &Path) -> Result<()> {
+    let remove = || -> io::Result<()> {
+        let temporary = Temporary::beside(folder(path))?;
+        fs::rename(path, temporary.content())?;
+        fs::remove_dir_all(temporary.content())
+    };
+    remove()
+        .map_err(|error| Error::file("write", path.display().to_string(), "to be removed", error))
 }
 
 /// The path at the end of the symbolic links that begin at `path`, whether there is a file or not.
@@ -131,7 +98,15 @@ fn target(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> Error {
-    Error::file("write", path.display().to_string(), "to be written", error)
+    let full = matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    );
+    let error = Error::file("write", path.display().to_string(), "to be written", error);
+    match full {
+        true => error.advise("free some space, or name a place on another disk"),
+        false => error,
+    }
 }
 
 /// The folder that `path` lies in.
@@ -140,36 +115,6 @@ fn folder(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
-}
-
-/// Temporary files with the permissions of ordinary ones, so that the renamed file has them too.
-#[cfg(unix)]
-fn builder() -> tempfile::Builder<'static, 'static> {
-    use std::os::unix::fs::PermissionsExt;
-    let mut builder = tempfile::Builder::new();
-    builder.permissions(std::fs::Permissions::from_mode(0o666));
-    builder
-}
-
-/// Temporary files.
-#[cfg(not(unix))]
-fn builder() -> tempfile::Builder<'static, 'static> {
-    tempfile::Builder::new()
-}
-
-/// Temporary folders with the permissions of ordinary ones.
-#[cfg(unix)]
-fn directory_builder() -> tempfile::Builder<'static, 'static> {
-    use std::os::unix::fs::PermissionsExt;
-    let mut builder = tempfile::Builder::new();
-    builder.permissions(std::fs::Permissions::from_mode(0o777));
-    builder
-}
-
-/// Temporary folders.
-#[cfg(not(unix))]
-fn directory_builder() -> tempfile::Builder<'static, 'static> {
-    tempfile::Builder::new()
 }
 
 #[cfg(all(test, unix))]
@@ -215,5 +160,29 @@ mod tests {
             super::write(&link, b"new").expect_err("no place for a file");
             assert!(link.is_symlink());
         }
+    }
+
+    /// Whoever looks at the name while a large folder is removed finds all of it or nothing.
+    #[test]
+    fn a_folder_loses_its_name_before_its_files() {
+        const FILES: usize = 3000;
+        let folder = tempfile::tempdir().expect("a folder");
+        let old = folder.path().join("old");
+        std::fs::create_dir(&old).expect("a folder");
+        for i in 0..FILES {
+            std::fs::write(old.join(i.to_string()), "").expect("a file");
+        }
+        // The last file that a removal takes is not known: every one is looked for.
+        let removal = std::thread::spawn({
+            let old = old.clone();
+            move || super::remove_folder(&old)
+        });
+        while !removal.is_finished() {
+            let whole = (0..FILES).all(|i| old.join(i.to_string()).exists());
+            assert!(whole || !old.exists(), "a part of the folder has its name");
+        }
+        removal.join().expect("no panic").expect("removed");
+        let left = std::fs::read_dir(&folder).expect("a folder").count();
+        assert_eq!(left, 0);
     }
 }
