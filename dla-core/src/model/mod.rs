@@ -8,6 +8,7 @@ mod block;
 mod call;
 mod config;
 mod convolved;
+mod finite;
 mod gated_delta;
 mod init;
 mod mamba2;
@@ -22,6 +23,7 @@ pub use call::{Call, Reply, Rows};
 pub use config::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
 };
+pub use finite::{check_finite, check_scores, check_thresholds};
 pub use init::Initial;
 pub use session::{LayerState, ModelSession, ModelSnapshot};
 pub use tensors::{
@@ -31,7 +33,8 @@ pub use tensors::{
 pub use weights::{Names, TensorName, Weights};
 
 use self::block::Block;
-use crate::error::Result;
+use crate::config::Schedule;
+use crate::error::{Error, Result};
 use crate::nn::{Embedding, Linear, RmsNorm, linear};
 
 /// A language model of Mamba-2 or Gated DeltaNet blocks, with DLA where its checkpoint has it, or of
@@ -68,12 +71,17 @@ impl Model {
     /// Builds a model of these settings from a source of tensors.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Those of the source, and an input error for thresholds that are NaN.
     pub fn build(
         config: &ModelConfig,
         weights: &mut impl Weights<Tensor = Vec<f32>>,
     ) -> Result<Self> {
         let tensors = ModelTensors::load(config, weights)?;
+        if config.operator().schedule == Schedule::Dynamic {
+            let dla = tensors.blocks.iter().filter_map(|block| block.dla.as_ref());
+            dla.map(|dla| check_thresholds(&dla.tau))
+                .collect::<Result<()>>()?;
+        }
         let blocks = tensors.blocks.into_iter();
         Ok(Self {
             config: config.clone(),
@@ -106,7 +114,8 @@ impl Model {
     ///
     /// # Errors
     /// For an id beyond the vocabulary, a session of another model, decisions that no run could have
-    /// made, and what the operator refuses; the session is as before then.
+    /// made, and what the operator refuses; [`Error::is_diverged`] for gates, scores or logits that are not finite. The
+    /// session is as before then.
     pub fn run(&self, session: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
         session.check(&self.config)?;
         call.check(&self.config)?;
@@ -114,13 +123,16 @@ impl Model {
         let mut layers = session.layers().to_vec();
         let mut reply = Reply::default();
         for (index, (block, state)) in self.blocks.iter().zip(&mut layers).enumerate() {
-            let seen = block.forward(&mut x, state, call.replay_of(index))?;
+            let seen = block.forward(&mut x, state, call.replay_of(index));
+            let seen = seen.map_err(|error| in_layer(error, index))?;
+            check_scores(&seen.trace).map_err(|error| in_layer(error, index))?;
             reply.traces.push(seen.trace);
             reply.lambda.push(seen.lambda);
         }
-        session.advance(ids.len(), layers);
         let wanted = call.logits.of(ids.len()) * self.config.hidden;
         reply.logits = self.logits(&x[x.len() - wanted..]);
+        check_finite("logits", &reply.logits)?;
+        session.advance(ids.len(), layers);
         Ok(reply)
     }
 
@@ -151,5 +163,13 @@ impl Model {
             Some(head) => head.forward(&x),
             None => linear::tied(&x, &self.embeddings),
         }
+    }
+}
+
+/// Says in which layer numbers were left.
+fn in_layer(error: Error, layer: usize) -> Error {
+    match error.is_diverged() {
+        true => error.within(format!("model, layer {layer}")),
+        false => error,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::call::Seen;
 use super::config::ModelConfig;
+use super::finite::check_finite;
 use super::session::LayerState;
 use super::tensors::DlaTensors;
 use crate::cache::Cache;
@@ -83,6 +84,8 @@ impl Operator {
             Some(read) => read.forward(x),
             None => vec![1.0; dims.lambda_len()],
         };
+        check_finite("g", &arrays.g)?;
+        check_finite("lambda", &lambda)?;
         let inputs = Inputs {
             q: &arrays.q,
             k: &arrays.k,
