@@ -12,7 +12,7 @@ const HELPERS = `
         is([error instanceof DlaError, error?.kind], [true, kind], what + ' (' + error?.message + ')');
         return error;
     };
-    const load = (backend = 'cpu') => Dla.load(MODEL, { backend });
+    const load = (backend = 'cpu') => (globalThis.LOAD ?? Dla.load)(MODEL, { backend });
     const write = async (session, options) => {
         const ids = [];
         for await (const { id } of session.generate({ maxTokens: 12, ...options })) ids.push(id);
@@ -47,10 +47,18 @@ const HELPERS = `
         for (const bytes of parts) { whole.set(bytes, put); put += bytes.length; }
         return whole;
     };
+    /** A file of weights with NaN for every value of the first tensor whose name matches. */
+    const spoilt = (buffer, pattern) => {
+        const copy = buffer.slice(0), length = Number(new DataView(copy).getBigUint64(0, true));
+        const header = JSON.parse(new TextDecoder().decode(new Uint8Array(copy, 8, length)));
+        const [from, to] = header[Object.keys(header).find(name => pattern.test(name))].data_offsets;
+        for (let at = from; at < to; at += 4) new DataView(copy).setFloat32(8 + length + at, NaN, true);
+        return copy;
+    };
     const file = async name => (await fetch(MODEL + '/' + name)).arrayBuffer();
 `;
 
-const inside = run => `async () => { ${HELPERS} return (${run})(); }`;
+export const inside = run => `async () => { ${HELPERS} return (${run})(); }`;
 
 /** Each check's name and source. */
 export const CHECKS = {
@@ -62,7 +70,7 @@ export const CHECKS = {
             before ??= MEMORY.buffer.byteLength - size;
             after = MEMORY.buffer.byteLength;
         } });
-        is(seen.at(-1), { loaded: size, total: size }, 'progress');
+        is([seen.at(-2), seen.at(-1)], ['download', 'prepare'].map(stage => ({ stage, loaded: size, total: size })), 'progress');
         if (after - before > size * 1.2 + 2e6) throw new Error('memory grew by ' + (after - before) + ' bytes for ' + size);
         return (after - before) + ' bytes of memory for ' + size;
     }`),
@@ -118,11 +126,14 @@ export const CHECKS = {
         if (made[0] !== made[1]) return 'their decisions part, λ is ' + apart + ' apart';
         if (!(apart < 1e-3)) throw new Error('λ is ' + apart + ' apart');
     }`),
-    'a tokenizer.json is refused, and words are not fed as bytes': inside(`async () => {
-        for (const folder of ['tokenized', 'worded']) {
-            const error = await fails('unsupported', () => Dla.load(ADDRESS + '/' + folder, { backend: 'cpu' }), folder);
+    'kind 67: a model of words is refused without a look for its tokenizer.json, and words are not fed as bytes': inside(`async () => {
+        const files = ['config.json', 'model.safetensors', 'tokenizer.json'];
+        for (const [source, options] of [[ADDRESS + '/tokenized'], [ADDRESS + '/worded'], [MODEL, { files }]]) {
+            const error = await fails('unsupported', () => Dla.load(source, { backend: 'cpu', ...options }), source);
             for (const words of ['tokenizer.json', 'dla command']) is(error.message.includes(words), true, words);
         }
+        await Dla.load(MODEL, { backend: 'cpu', files, tokenizer: 'bytes' });
+        await Dla.load(MODEL, { backend: 'cpu', files: files.slice(0, 2) });
         const config = JSON.parse(new TextDecoder().decode(await file('config.json')));
         const weights = padded(await file('model.safetensors'), config.hidden_size, config.vocab_size = 300);
         const session = await (await Dla.load({ config, weights }, { backend: 'cpu' })).session();
@@ -142,6 +153,34 @@ export const CHECKS = {
             is(await other.position(), PROMPT.length, 'position');
             is(await write(other, { seed: 9, topK: 20 }), wanted, backend);
         }
+    }`),
+    'kind 66: a saved session with any byte changed is refused': inside(`async () => {
+        const dla = await load(), [from, to] = [await dla.session(), await dla.session()];
+        await from.feed(PROMPT);
+        const saved = await from.save(), stride = Math.ceil(saved.length / 300);
+        let count = 0;
+        for (let at = 0; at < saved.length; at += at < 64 || at > saved.length - 16 ? 1 : stride, count++) {
+            const changed = saved.slice();
+            changed[at] ^= 1 << at % 8;
+            await fails('file', () => to.restore(changed), 'byte ' + at);
+        }
+        is(await to.position(), 0, 'position after refusals');
+        await to.restore(saved);
+        return count + ' of ' + saved.length + ' bytes';
+    }`),
+    'kind 65: NaN among the weights ends a feed, not only what is written after it': inside(`async () => {
+        const config = new TextDecoder().decode(await file('config.json')), weights = await file('model.safetensors'), told = [];
+        for (const backend of ['cpu', 'gpu']) {
+            for (const pattern of [/\\.0\\..*A_log$/, /(model|backbone)\\.norm(_f)?\\.weight$/]) {
+                const session = await (await Dla.load({ config, weights: spoilt(weights, pattern) }, { backend })).session();
+                const error = await fails('diverged', () => session.feed(PROMPT), backend + ', ' + pattern);
+                is(/finite/.test(error.message), true, error.message);
+                told.push(error.message);
+                await session.reset();
+                await fails('diverged', () => session.feed(PROMPT, { bits: true }), backend + ' with bits, ' + pattern);
+            }
+        }
+        return told[0];
     }`),
     'a session moves between the GPU and the CPU': inside(`async () => {
         const [cpu, gpu] = [await load('cpu'), await load('gpu')], [from, to] = [await gpu.session(), await cpu.session()];

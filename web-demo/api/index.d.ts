@@ -1,25 +1,47 @@
 /** What every call of this package fails with; a call whose `signal` is aborted fails with the signal's reason. */
 export class DlaError extends Error {
-    /** "diverged": the model computes no finite numbers. */
+    private constructor();
+    /** "diverged": the model computes no finite numbers, as with NaN among its weights. */
     readonly kind: "input" | "file" | "unsupported" | "diverged" | "device" | "busy";
 }
 
 export type Backend = "auto" | "gpu" | "cpu";
 export type Schedule = "dynamic" | "single" | "fenwick";
 
-/** Where a model is: the URL of a directory with config.json and model.safetensors, or both. */
+/** Where a model is: the URL of a directory with config.json and model.safetensors (in Node a path too), or both files. */
 export type Source = string | URL | { config: string | object; weights: Uint8Array | ArrayBuffer };
+
+/** How far loading is. */
+export interface Progress {
+    /** "download" while bytes arrive; "prepare" once all are there and the model is built. */
+    stage: "download" | "prepare";
+    /** Bytes of the module and the weights that have come. */
+    loaded: number;
+    /** Of how many, as far as servers say it. */
+    total: number;
+}
 
 export interface LoadOptions {
     /** "auto": the GPU, or the CPU where there is none. */
     backend?: Backend;
-    /** Says that no tokenizer.json lies beside the weights; otherwise it is looked for, and refused. */
+    /**
+     * Says that the model's tokens are bytes, whatever else points to a tokenizer: a `tokenizer_class` in config.json, a
+     * tokenizer.json among `files`, or one beside the weights on a disk. Such a model is refused otherwise.
+     */
     tokenizer?: "bytes";
-    /** Bytes of the weights that have come, of how many. */
-    onProgress?: (progress: { loaded: number; total: number }) => void;
+    /** The names of the directory's files, where they are known: no server is asked for a file that may not be there. */
+    files?: readonly string[];
+    onProgress?: (progress: Progress) => void;
     signal?: AbortSignal;
     /** dla_web_bg.wasm, where it does not lie beside index.js. */
     module?: string | URL | Response | BufferSource | WebAssembly.Module;
+}
+
+export interface WorkerOptions extends LoadOptions {
+    /** A worker that runs `dla-web/worker`, for this model alone; made by the package unless given. */
+    worker?: Worker;
+    /** Moves the buffer of `weights` to the worker, where it is copied otherwise. */
+    transfer?: boolean;
 }
 
 export interface Info {
@@ -101,6 +123,8 @@ export interface GenerateOptions {
 export class Dla {
     private constructor();
     static load(source: Source, options?: LoadOptions): Promise<Dla>;
+    /** Loads a model in a worker of its own: the page never waits for the model. */
+    static worker(source: Source, options?: WorkerOptions): Promise<DlaInWorker>;
     readonly info: Info;
     /** The same weights with another memory. */
     withSettings(settings: { tauOffset?: number; capacity?: number; schedule?: Schedule }): Promise<Dla>;
@@ -108,8 +132,16 @@ export class Dla {
     free(): void;
 }
 
+/** A model in a worker. */
+export interface DlaInWorker extends Dla {
+    withSettings(settings: { tauOffset?: number; capacity?: number; schedule?: Schedule }): Promise<DlaInWorker>;
+    /** Ends the worker, with all that is in it; calls fail from then on. */
+    terminate(): void;
+}
+
 /** A sequence of a model. Calls that overlap are refused with kind "busy". */
 export class Session {
+    private constructor();
     /** Text for a model of bytes, or token ids. */
     feed(text: string | Uint8Array | Uint32Array, options?: {
         onStates?: (piece: Piece) => void;
@@ -122,7 +154,8 @@ export class Session {
     states(): Promise<(State & { density: number })[][][]>;
     position(): Promise<number>;
     save(): Promise<Uint8Array>;
-    restore(bytes: Uint8Array | ArrayBuffer): Promise<void>;
+    /** `transfer` moves the buffer to the model's worker, where it is copied otherwise. */
+    restore(bytes: Uint8Array | ArrayBuffer, options?: { transfer?: boolean }): Promise<void>;
     reset(): Promise<void>;
     free(): void;
 }
@@ -182,6 +215,7 @@ export interface OperatorStep {
 
 /** One sequence of the bare operator on the CPU, fed in pieces. */
 export class Operator {
+    private constructor();
     static create(backbone: "plain" | "decay" | "delta", sizes: Sizes, tau: Float32Array, options?: { module?: LoadOptions["module"] }): Promise<Operator>;
     feed(inputs: OperatorInputs): OperatorStep;
     save(): Uint8Array;

@@ -6,6 +6,7 @@ import { $, Settings, download, picked, slider, speedTold } from "./controls.js"
 import { Curve } from "./curve.js";
 import { Frames } from "./frames.js";
 import { Link } from "./link.js";
+import { models, place } from "./models.js";
 import { Overview } from "./overview.js";
 import { Player, speedAt } from "./player.js";
 import { SAMPLES } from "./samples.js";
@@ -334,13 +335,8 @@ function facts() {
     $("bytes").textContent = kibibytes < 1024 ? `${kibibytes.toFixed(0)} KiB` : `${(kibibytes / 1024).toFixed(1)} MiB`;
 }
 
-/** Where a model lies, and what its tokens are if the page's builder has looked. */
-function place({ folder, tokenizer }) {
-    return { url: new URL(`models/${folder}`, location.href).href, tokenizer };
-}
-
 async function start() {
-    now.models = (await (await fetch("models/index.json")).json()).models;
+    now.models = await models();
     const [model] = now.models;
     now.info = await link.call("load", place(model), query.get("backend") ?? "auto");
     now.index = (model.shown?.layer ?? 0) * now.info.heads + (model.shown?.head ?? 0);

@@ -40,9 +40,9 @@ async function reading(model, text, answer) {
 }
 
 const CALLS = {
-    async load({ url, tokenizer }, backend) {
+    async load({ url, files }, backend) {
         const onProgress = progress => postMessage({ progress });
-        dla = await Dla.load(url, { backend, tokenizer, onProgress });
+        dla = await Dla.load(url, { backend, files, onProgress });
         return renew();
     },
 
@@ -105,7 +105,7 @@ const CALLS = {
     /** How the trained model, and its twin or itself with a single state, answer after `text`. */
     async compare(text, answer, place) {
         const backend = dla.info.backend;
-        const twin = place ? await Dla.load(place.url, { backend, tokenizer: place.tokenizer }) : await dla.withSettings({ schedule: "single" });
+        const twin = place ? await Dla.load(place.url, { backend, files: place.files }) : await dla.withSettings({ schedule: "single" });
         try {
             return [await reading(dla, text, answer), await reading(twin, text, answer)];
         } finally {

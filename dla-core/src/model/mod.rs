@@ -10,6 +10,7 @@ mod call;
 mod check;
 mod config;
 mod convolved;
+mod finite;
 mod gated_delta;
 mod init;
 mod mamba2;
@@ -26,6 +27,7 @@ pub use call::{Call, Reply, Rows};
 pub use config::{
     AttentionConfig, DlaConfig, Family, GatedDeltaConfig, Mamba2Config, MixerConfig, ModelConfig,
 };
+pub use finite::{check_finite, check_scores, check_thresholds};
 pub use init::Initial;
 pub use session::{LayerState, ModelSession, ModelSnapshot};
 pub use slices::{CHUNK, SLICE, Slices};
@@ -39,6 +41,7 @@ pub use weights::{Names, TensorName, Weights};
 use std::ops::Range;
 
 use self::block::Block;
+use crate::config::Schedule;
 use crate::decisions::Trace;
 use crate::dims::Dims;
 use crate::dla::schedule;
@@ -84,7 +87,8 @@ impl Model {
     /// Builds a model of these settings from a source of tensors.
     ///
     /// # Errors
-    /// Those of the source, of [`ModelConfig::check`] and of [`ModelConfig::check_tensors`].
+    /// Those of the source, of [`ModelConfig::check`] and of [`ModelConfig::check_tensors`], and an input error for
+    /// thresholds that are NaN.
     pub fn build(
         config: &ModelConfig,
         weights: &mut impl Weights<Tensor = Vec<f32>>,
@@ -92,6 +96,11 @@ impl Model {
         config.check()?;
         let tensors = ModelTensors::load(config, weights)?;
         config.check_tensors(&tensors)?;
+        if config.operator().schedule == Schedule::Dynamic {
+            let dla = tensors.blocks.iter().filter_map(|block| block.dla.as_ref());
+            dla.map(|dla| check_thresholds(&dla.tau))
+                .collect::<Result<()>>()?;
+        }
         let blocks = tensors.blocks.into_iter();
         Ok(Self {
             config: config.clone(),
@@ -125,7 +134,8 @@ impl Model {
     ///
     /// # Errors
     /// For an id beyond the vocabulary, a session of another model, decisions that no run could have
-    /// made, and what the operator refuses; for logits that memory has no room for. The session is as before then.
+    /// made, and what the operator refuses; for logits that memory has no room for; [`Error::is_diverged`] for gates,
+    /// scores or logits that are not finite. The session is as before then.
     pub fn run(&self, session: &mut ModelSession, ids: &[u32], call: &Call<'_>) -> Result<Reply> {
         self.check(session, ids, call)?;
         let mut layers = session.layers().to_vec();
@@ -147,6 +157,7 @@ impl Model {
             let rows = &x[x.len() - wanted * self.config.hidden..];
             reply.logits.extend(self.logits(rows));
         }
+        check_finite("logits", &reply.logits)?;
         session.advance(ids.len(), layers);
         Ok(reply)
     }
@@ -166,7 +177,9 @@ impl Model {
         for (index, (block, state)) in self.blocks.iter().zip(layers).enumerate() {
             let replay = call.replay_of(index).filter(|_| has_states);
             let replay = replay.map(|decisions| decisions.part(heads, tokens.clone()));
-            let seen = block.forward(&mut x, state, replay.as_ref())?;
+            let seen = block.forward(&mut x, state, replay.as_ref());
+            let seen = seen.map_err(|error| in_layer(error, index))?;
+            check_scores(&seen.trace).map_err(|error| in_layer(error, index))?;
             if let Some(trace) = reply.traces.get_mut(index) {
                 trace.append(&seen.trace);
             }
@@ -236,5 +249,13 @@ impl Model {
             Some(head) => head.forward(&x),
             None => linear::tied(&x, &self.embeddings),
         }
+    }
+}
+
+/// Says in which layer numbers were left.
+fn in_layer(error: Error, layer: usize) -> Error {
+    match error.is_diverged() {
+        true => error.within(format!("model, layer {layer}")),
+        false => error,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::call::Seen;
 use super::config::ModelConfig;
+use super::finite::check_finite;
 use super::session::LayerState;
 use super::slices::CHUNK;
 use super::tensors::DlaTensors;
@@ -11,14 +12,11 @@ use crate::decisions::Decisions;
 use crate::dims::Dims;
 use crate::dla::readout::weight_index;
 use crate::dla::{chunk, recurrent};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inputs::Inputs;
 use crate::nn::Linear;
 use crate::nn::activation::softplus;
 use crate::parallel::{EXPONENTIAL, for_rows};
-
-/// Why a model's values may be no numbers.
-const BEYOND: &str = "its weights are NaN, or its activations leave the range of f32";
 
 /// One layer's operator.
 #[derive(Clone, Debug)]
@@ -85,8 +83,8 @@ impl Operator {
             Some(read) => read.forward(x),
             None => vec![1.0; dims.lambda_len()],
         };
-        numbers("log decay", &arrays.g)?;
-        numbers("read weights", &lambda)?;
+        check_finite("g", &arrays.g)?;
+        check_finite("lambda", &lambda)?;
         let inputs = Inputs {
             q: &arrays.q,
             k: &arrays.k,
@@ -129,14 +127,6 @@ impl Operator {
             }
         }
         last
-    }
-}
-
-/// Refuses what activations that left the range of single precision have made of an array that the operator checks.
-fn numbers(what: &'static str, values: &[f32]) -> Result<()> {
-    match values.iter().any(|value| value.is_nan()) {
-        true => Err(Error::diverged("model", what, "numbers", "NaN").advise(BEYOND)),
-        false => Ok(()),
     }
 }
 

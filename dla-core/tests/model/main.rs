@@ -4,6 +4,7 @@
 mod call;
 mod decay;
 mod files;
+mod finite;
 mod golden;
 mod models;
 mod save;

@@ -1,6 +1,5 @@
 //! `dla train`: a run from its settings to its last checkpoint.
 
-
 use std::path::Path;
 
 use dla_core::{Result, file};

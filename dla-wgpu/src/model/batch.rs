@@ -75,7 +75,8 @@ impl Batch {
     /// that no run could have made, and for any decisions under softmax attention;
     /// [`Error::is_unsupported`] for more tokens than it can have room for on this device: nothing is
     /// taken in then. [`Error::is_device`] where the device fails: what the sequences hold is lost then.
-    /// [`Error::is_diverged`] for logits that are not numbers where the largest were asked for: the tokens are taken in.
+    /// [`Error::is_diverged`] for logits or scores, among those that are read back, that are not finite: the tokens are
+    /// taken in.
     pub async fn run(&mut self, ids: &[&[u32]], wanted: &Wanted<'_>) -> Result<Vec<Taken>> {
         let mut call = self.begin(ids, wanted).await?;
         self.make_room(self.longest(&call)).await?;

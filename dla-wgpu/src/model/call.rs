@@ -1,7 +1,7 @@
 //! What is wanted of a call, what it gives, and the way back to the host.
 
-use dla_core::model::Rows;
-use dla_core::{Decisions, Error, Result, Trace};
+use dla_core::model::{Rows, check_finite, check_scores};
+use dla_core::{Decisions, Result, Trace};
 
 use crate::Readback;
 use crate::nn::{Best, TopK};
@@ -114,8 +114,8 @@ impl Pending {
     /// somebody must poll the device meanwhile ([`Gpu::block_on`](crate::Gpu::block_on) does).
     ///
     /// # Errors
-    /// [`Error::is_device`] where the device is lost, and for logits that are not numbers where the
-    /// largest were asked for.
+    /// [`Error::is_device`](dla_core::Error::is_device) where the device is lost,
+    /// [`Error::is_diverged`](dla_core::Error::is_diverged) for logits or scores that are not finite.
     pub async fn taken(self) -> Result<Vec<Taken>> {
         let mut taken = vec![Taken::default(); self.sequences];
         for piece in self.pieces {
@@ -145,7 +145,8 @@ impl Shape {
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(top);
         let best = self.top.map_or_else(Vec::new, |top| top.read(&words));
         for (item, taken) in taken.iter_mut().enumerate() {
-            self.read_logits(item, logits, taken);
+            let read = self.read_logits(item, logits, taken);
+            check_finite("logits", &taken.logits[read..])?;
             if self.ends[item]
                 && let Some(best) = best.get(item)
             {
@@ -153,6 +154,10 @@ impl Shape {
             }
             if self.trace > 0 {
                 self.read_traces(item, traces, taken);
+                for (layer, trace) in taken.traces.iter().enumerate() {
+                    check_scores(trace)
+                        .map_err(|error| error.within(format!("model, layer {layer}")))?;
+                }
             }
             if self.control > 0 && self.ends[item] {
                 taken.lambda = self.read_lambda(item, all);
@@ -161,10 +166,12 @@ impl Shape {
         Ok(())
     }
 
-    fn read_logits(&self, item: usize, bytes: &[u8], taken: &mut Taken) {
+    /// Adds the logits of sequence `item`; gives where they begin.
+    fn read_logits(&self, item: usize, bytes: &[u8], taken: &mut Taken) -> usize {
+        let before = taken.logits.len();
         let (first, count) = match self.logits {
-            Rows::None => return,
-            Rows::Last if !self.ends[item] || self.lengths[item] == 0 => return,
+            Rows::None => return before,
+            Rows::Last if !self.ends[item] || self.lengths[item] == 0 => return before,
             Rows::Last => (item, 1),
             Rows::All => (item * self.tokens, self.lengths[item]),
         };
@@ -173,6 +180,7 @@ impl Shape {
         taken
             .logits
             .extend(bytemuck::pod_collect_to_vec::<u8, f32>(bytes));
+        before
     }
 
     fn read_traces(&self, item: usize, bytes: &[u8], taken: &mut Taken) {
@@ -203,12 +211,15 @@ impl Shape {
     }
 }
 
-/// Ids and logits of one row's largest, unless some are no numbers.
+/// Ids and logits of one row's largest, unless some are not finite.
 fn largest(best: &Best) -> Result<Vec<(u32, f32)>> {
     if best.not_numbers > 0 {
-        let got = format!("NaN {} times", best.not_numbers);
-        return Err(Error::diverged("model", "logits", "numbers", got));
+        check_finite("logits", &[f32::NAN])?;
     }
     let entries = best.entries.iter().filter(|(_, id)| *id != NO_ID);
-    Ok(entries.map(|&(logit, id)| (id, logit)).collect())
+    let entries: Vec<_> = entries.map(|&(logit, id)| (id, logit)).collect();
+    for (_, logit) in &entries {
+        check_finite("logits", &[*logit])?;
+    }
+    Ok(entries)
 }

@@ -6,6 +6,7 @@
 use dla_core::model::{
     AttentionTensors, BlockTensors, ConvolvedTensors, DlaTensors, GatedDeltaTensors, Mamba2Tensors,
     MixerTensors, MlpTensors, ModelConfig, ModelTensors, Names, TensorName, Weights,
+    check_thresholds,
 };
 use dla_core::nn::decay;
 use dla_core::{Error, Result, Schedule};
@@ -343,10 +344,8 @@ impl<W: Weights<Tensor = Vec<f32>>> Loader<'_, W> {
             Some(dla) if config.operator().schedule == Schedule::Dynamic => self.read(&dla.tau)?,
             _ => Vec::new(),
         };
-        match tau.iter().any(|tau| tau.is_nan()) {
-            true => Err(Error::input("load", "dla.tau", "numbers", "NaN")),
-            false => Ok(tau),
-        }
+        check_thresholds(&tau)?;
+        Ok(tau)
     }
 
     async fn tau(&self, config: &ModelConfig, thresholds: &[f32]) -> Result<wgpu::Buffer> {

@@ -4,6 +4,8 @@
 mod attention;
 #[path = "model/equal.rs"]
 mod equal;
+#[path = "model/finite.rs"]
+mod finite;
 #[path = "model/sequences.rs"]
 mod sequences;
 #[path = "model/support.rs"]

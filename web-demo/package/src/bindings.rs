@@ -26,16 +26,21 @@ pub(crate) fn build(web_demo: &Path, pkg: &Path) -> Result<()> {
     }
     fs::create_dir_all(pkg)?;
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(module).web(true)?.typescript(true);
-    bindgen.omit_default_module_path(false);
+    // index.d.ts has the types, and the API says where the module lies.
+    bindgen.input_path(module).web(true)?.typescript(false);
+    bindgen.omit_default_module_path(true);
     bindgen
         .remove_name_section(true)
         .remove_producers_section(true);
     bindgen
         .generate(pkg)
         .map_err(|error| format!("{error:#}"))?;
-    for file in ["index.js", "index.d.ts", "book.js"] {
-        fs::copy(web_demo.join("api").join(file), pkg.join(file))?;
+    for entry in fs::read_dir(web_demo.join("api"))? {
+        let entry = entry?;
+        fs::copy(entry.path(), pkg.join(entry.file_name()))?;
+    }
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        fs::copy(root.join(licence), pkg.join(licence))?;
     }
     fs::write(pkg.join("package.json"), format!("{:#}\n", manifest()))?;
     Ok(())
@@ -73,17 +78,34 @@ fn compile(root: &Path) -> Result<String> {
         .to_owned())
 }
 
+/// What npm and bundlers are told of the package.
 fn manifest() -> Value {
-    json!({
+    let mut manifest = json!({
         "name": "dla-web",
         "version": env!("CARGO_PKG_VERSION"),
-        "description": "Dynamic Linear Attention language models in a page, on WebGPU or on the CPU",
+        "description": "Dynamic Linear Attention language models in a page, a worker or Node, on WebGPU or on the CPU",
+        "keywords": [
+            "linear-attention", "dynamic-linear-attention", "mamba2", "gated-deltanet", "language-model", "llm",
+            "webgpu", "wasm", "webassembly", "inference",
+        ],
         "license": env!("CARGO_PKG_LICENSE"),
         "type": "module",
-        "main": "index.js",
-        "module": "index.js",
-        "types": "index.d.ts",
-        "sideEffects": false,
-        "files": ["*.js", "*.d.ts", "*.wasm"],
-    })
+        "exports": {
+            ".": { "types": "./index.d.ts", "default": "./index.js" },
+            "./worker": { "types": "./worker.d.ts", "default": "./worker.js" },
+            "./dla_web_bg.wasm": "./dla_web_bg.wasm",
+            "./package.json": "./package.json",
+        },
+        "main": "./index.js",
+        "module": "./index.js",
+        "types": "./index.d.ts",
+        "sideEffects": ["./worker.js"],
+        "files": ["*.js", "*.d.ts", "*.wasm", "LICENSE-*"],
+        "engines": { "node": ">=20.16" },
+    });
+    let repository = env!("CARGO_PKG_REPOSITORY");
+    if !repository.is_empty() {
+        manifest["repository"] = json!({ "type": "git", "url": format!("git+{repository}.git") });
+    }
+    manifest
 }

@@ -43,12 +43,14 @@ fn main() -> ExitCode {
 }
 
 fn run(port: Option<u16>) -> Result<()> {
+    // A port that is taken is no reason to wait for a build.
+    let listener = port.map(serve::listen).transpose()?;
     let folder = web_demo();
     let pkg = folder.join("pkg");
     bindings::build(&folder, &pkg)?;
     page::build(&folder, &pkg, &folder.join("dist"))?;
-    match port {
-        Some(port) => serve::serve(&folder.join("dist"), port),
+    match listener {
+        Some(listener) => serve::serve(&folder.join("dist"), &listener),
         None => Ok(()),
     }
 }

@@ -49,9 +49,7 @@ pub(crate) fn build(web_demo: &Path, pkg: &Path, dist: &Path) -> Result<()> {
         list
     } else {
         stand_in::write(&models.join("stand-in"))?;
-        vec![
-            json!({ "folder": "stand-in", "role": "model", "tokenizer": "bytes", "trained": false }),
-        ]
+        vec![json!({ "folder": "stand-in", "role": "model", "files": FILES, "trained": false })]
     };
     let list = json!({ "models": list });
     fs::write(models.join("index.json"), format!("{list:#}\n"))?;
@@ -63,7 +61,7 @@ pub(crate) fn build(web_demo: &Path, pkg: &Path, dist: &Path) -> Result<()> {
 fn entry(folder: &str, role: &str) -> Value {
     let (layer, head) = SHOWN;
     let shown = json!({ "layer": layer, "head": head });
-    json!({ "folder": folder, "role": role, "tokenizer": "bytes", "trained": true, "shown": shown })
+    json!({ "folder": folder, "role": role, "files": FILES, "trained": true, "shown": shown })
 }
 
 /// Copies the files of a folder whose names are `wanted`, and those of its folders.

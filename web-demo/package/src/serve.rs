@@ -1,20 +1,34 @@
 //! Serves a folder on this machine, for a look at the page.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
 use std::thread;
 
 use crate::Result;
 
+/// Takes a port of this machine, 0 for any that is free.
+///
+/// # Errors
+/// When it is taken or not allowed.
+pub(crate) fn listen(port: u16) -> Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
+        let got = match error.kind() {
+            ErrorKind::AddrInUse => "one in use".to_owned(),
+            _ => error.to_string(),
+        };
+        format!("serve, port {port}: expected a free port, got {got}; name another: --serve PORT")
+            .into()
+    })
+}
+
 /// Serves `folder` until the program is ended.
 ///
 /// # Errors
-/// When the port is taken.
-pub(crate) fn serve(folder: &Path, port: u16) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-    println!("http://localhost:{port}/");
+/// When the listener has no address.
+pub(crate) fn serve(folder: &Path, listener: &TcpListener) -> Result<()> {
+    println!("http://localhost:{}/", listener.local_addr()?.port());
     for stream in listener.incoming() {
         let folder = folder.to_owned();
         // A visitor who leaves early is none of the server's business.
@@ -70,8 +84,21 @@ fn kind(file: &Path) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::file;
+    use super::{file, listen};
     use std::path::Path;
+
+    #[test]
+    fn a_taken_port_is_named() {
+        let taken = listen(0).expect("a free port");
+        let port = taken.local_addr().expect("an address").port();
+        let error = listen(port).expect_err("taken").to_string();
+        assert!(
+            error.contains(&port.to_string()) && error.contains("in use"),
+            "{error}"
+        );
+        drop(taken);
+        assert!(listen(port).is_ok());
+    }
 
     #[test]
     fn nothing_outside_the_folder_is_served() {
