@@ -9,7 +9,7 @@ use dla_core::model::{
     check_thresholds,
 };
 use dla_core::nn::decay;
-use dla_core::{Error, Result, Schedule};
+use dla_core::{Result, Schedule};
 
 use super::specs::BlockSpecs;
 use crate::Gpu;
