@@ -79,6 +79,30 @@ fn kind_01_slices_change_no_bit() {
     }
 }
 
+/// Threads take pieces of the work and no part of a sum.
+#[test]
+fn kind_53_no_bit_depends_on_the_number_of_threads() {
+    let plain = [mamba2().0, gated_delta().0];
+    let [mamba2, gated_delta] = plain.map(|plain| dynamic(plain, 4));
+    for config in [mamba2, gated_delta, attention()] {
+        let model = random(&config);
+        let ids = ids(SLICE as u32 + 70);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            pool.build().expect("threads").install(|| {
+                let mut session = model.session();
+                let all = model.prefill(&mut session, &ids, Rows::All);
+                let next = model.step(&mut session, 3).expect("a valid id");
+                (all.expect("valid ids"), next, session)
+            })
+        };
+        let one = run(1);
+        for threads in [2, 5] {
+            assert!(run(threads) == one, "{}, {threads}", config.family);
+        }
+    }
+}
+
 /// Decisions are cut with the tokens; impossible ones are refused before anything is run, wherever they are.
 #[test]
 fn decisions_of_a_long_call_are_followed() {
