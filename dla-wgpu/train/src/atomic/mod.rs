@@ -45,18 +45,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// Those of `fill`, and when the folder, the disk or the rename refuses.
-pub fn stream(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+pub fn stream(path: &Path, fill: impl FnOnce(&mut Out) -> Result<()>) -> Result<()> {
     let unwritten = |error| unwritten(path, error);
     let target = target(path).map_err(unwritten)?;
-    let file = builder().tempfile_in(folder(&target)).map_err(unwritten)?;
-    let (file, temporary) = file.into_parts();
-    let mut out = BufWriter::new(file);
-    fill(&mut out)?;
-    let ended = out.flush().and_then(|()| out.get_ref().sync_all());
-    ended.map_err(unwritten)?;
-    temporary
-        .persist(target)
-        .map_err(|refused| unwritten(refused.error))
+    let temporary = Temporary::beside(folder(&target)).map_err(unwritten)?;
+    new_folder::filled(&temporary.content(), path, fill)?;
+    fs::rename(temporary.content(), target).map_err(unwritten)
 }
 
 /// Makes the folder `path`, which does not exist, with what `fill` puts into it: whole or not at all.

@@ -34,20 +34,7 @@ impl NewFolder {
     /// # Errors
     /// Those of `fill`, and when the folder or the disk refuses: such an error names the file.
     pub fn file(&self, name: &str, fill: impl FnOnce(&mut Out) -> Result<()>) -> Result<()> {
-        let unwritten = |error| unwritten(&self.name.join(name), error);
-        let file = File::create_new(self.place.join(name)).map_err(unwritten)?;
-        let mut out = Out {
-            file: BufWriter::new(file),
-            failure: None,
-        };
-        let filled = fill(&mut out);
-        if let Some(error) = out.failure {
-            return Err(unwritten(error));
-        }
-        filled?;
-        let ended = out.file.flush();
-        let ended = ended.and_then(|()| out.file.get_ref().sync_all());
-        ended.map_err(unwritten)
+        filled(&self.place.join(name), &self.name.join(name), fill)
     }
 
     /// Makes the file `name` of `bytes`.
@@ -74,7 +61,29 @@ impl NewFolder {
     }
 }
 
-/// A file of a [`NewFolder`] while it is written. It remembers why the disk refused, whatever becomes of that error on its
+/// Makes the file `place`, which errors call `name`: `fill` writes into it, and it is on the disk when this returns.
+pub(super) fn filled(
+    place: &Path,
+    name: &Path,
+    fill: impl FnOnce(&mut Out) -> Result<()>,
+) -> Result<()> {
+    let unwritten = |error| unwritten(name, error);
+    let file = File::create_new(place).map_err(unwritten)?;
+    let mut out = Out {
+        file: BufWriter::new(file),
+        failure: None,
+    };
+    let filled = fill(&mut out);
+    if let Some(error) = out.failure {
+        return Err(unwritten(error));
+    }
+    filled?;
+    let ended = out.file.flush();
+    let ended = ended.and_then(|()| out.file.get_ref().sync_all());
+    ended.map_err(unwritten)
+}
+
+/// A file while it is written. It remembers why the disk refused, whatever becomes of that error on its
 /// way back.
 #[derive(Debug)]
 pub struct Out {

@@ -51,7 +51,7 @@ fn kind_65_weights_that_are_not_finite_end_a_reading() {
             let mut spoilt = sound.clone();
             spoilt.0.get_mut(name).expect("its own name").fill(value);
             let cpu = Model::build(&config, &mut spoilt.clone()).expect("weights");
-            let reply = cpu.prefill(&mut cpu.session(), &ids(9));
+            let reply = cpu.prefill(&mut cpu.session(), &ids(9), Rows::All);
             let load = model::Model::load(gpu, &config, &mut spoilt, WeightType::F32);
             let model = gpu.block_on(load).expect("weights");
             for (what, wanted) in &wanted {
