@@ -26,7 +26,7 @@ fn generate(
     let model = gpu.block_on(load)?;
     let mut batch = gpu.block_on(model.batch(1))?; // one sequence
     let vocabulary = model.config().vocabulary;
-    let tokenizer = Tokenizer::of(folder, vocabulary)?;
+    let tokenizer = Tokenizer::of(folder, model.config())?;
     let mut sampler = Sampler::new(options)?;
     let wanted = match sampler.needs() {
         Needs::Top(top) => Wanted {
@@ -55,7 +55,7 @@ fn generate(
         sampler.accept(id);
         out.write_all(decoder.push(id).as_bytes())?;
         out.flush()?;
-        if tokenizer.end() == Some(id) {
+        if tokenizer.is_end(id) {
             break;
         }
         unread = vec![id];
@@ -99,6 +99,7 @@ mod tiny;
 mod tests {
     use super::{adapter, generate, tiny};
     use dla_core::Model;
+    use dla_core::model::Rows;
     use dla_core::sample::{Candidates, Sampler, SamplerOptions};
     use dla_text::Tokenizer;
     use std::path::Path;
@@ -108,18 +109,18 @@ mod tests {
     /// The same text by the CPU's model.
     fn on_cpu(folder: &Path, options: SamplerOptions) -> String {
         let model = Model::load(folder).expect("a model");
-        let tokenizer = Tokenizer::of(folder, model.config().vocabulary).expect("a tokenizer");
+        let tokenizer = Tokenizer::of(folder, model.config()).expect("a tokenizer");
         let mut sampler = Sampler::new(options).expect("options");
         let mut session = model.session();
         let mut unread = tokenizer.encode("w7 w9").expect("ids");
         let mut decoder = tokenizer.decoder(&unread);
         let mut text = String::new();
         for _ in 0..TOKENS {
-            let logits = model.prefill(&mut session, &unread).expect("logits");
-            let last = &logits[logits.len() - model.config().vocabulary..];
-            let id = sampler.sample(&Candidates::Row(last)).expect("a token");
+            let last = model.prefill(&mut session, &unread, Rows::Last);
+            let last = last.expect("logits");
+            let id = sampler.sample(&Candidates::Row(&last)).expect("a token");
             text += &decoder.push(id);
-            if tokenizer.end() == Some(id) {
+            if tokenizer.is_end(id) {
                 break;
             }
             unread = vec![id];

@@ -64,7 +64,7 @@ fn go_on(app: &App, folder: &Path, text: &str, count: usize) -> Result<String, B
     let load = Model::load(&gpu, checkpoint.config(), &mut weights, WeightType::F32);
     let model = gpu.block_on(load)?;
     let mut batch = gpu.block_on(model.batch(1))?;
-    let tokenizer = Tokenizer::of(folder, model.config().vocabulary)?;
+    let tokenizer = Tokenizer::of(folder, model.config())?;
     let mut ids = tokenizer.encode(text)?;
     let mut decoder = tokenizer.decoder(&ids);
     let mut made = String::new();
@@ -74,6 +74,9 @@ fn go_on(app: &App, folder: &Path, text: &str, count: usize) -> Result<String, B
         let taken = gpu.block_on(pending.taken())?;
         let (id, _) = taken[0].top[0];
         made += &decoder.push(id);
+        if tokenizer.is_end(id) {
+            break;
+        }
         ids = vec![id];
     }
     Ok(made + &decoder.finish())
@@ -103,6 +106,7 @@ mod tiny;
 mod tests {
     use super::{App, adapter, go_on, tiny};
     use dla_core::Model;
+    use dla_core::model::Rows;
     use dla_core::sample::largest;
     use dla_text::Tokenizer;
     use dla_wgpu::Gpu;
@@ -110,15 +114,18 @@ mod tests {
 
     fn on_cpu(folder: &Path, text: &str, count: usize) -> String {
         let model = Model::load(folder).expect("a model");
-        let tokenizer = Tokenizer::of(folder, model.config().vocabulary).expect("a tokenizer");
+        let tokenizer = Tokenizer::of(folder, model.config()).expect("a tokenizer");
         let mut ids = tokenizer.encode(text).expect("ids");
         let mut decoder = tokenizer.decoder(&ids);
         let (mut session, mut made) = (model.session(), String::new());
         for _ in 0..count {
-            let logits = model.prefill(&mut session, &ids).expect("logits");
-            let last = &logits[logits.len() - model.config().vocabulary..];
-            let (id, _) = largest(last, 1).expect("logits")[0];
+            let last = model.prefill(&mut session, &ids, Rows::Last);
+            let last = last.expect("logits");
+            let (id, _) = largest(&last, 1).expect("logits")[0];
             made += &decoder.push(id);
+            if tokenizer.is_end(id) {
+                break;
+            }
             ids = vec![id];
         }
         made + &decoder.finish()
