@@ -38,7 +38,8 @@ pub(crate) fn read(bytes: &[u8], vocabulary: usize) -> Result<(Vec<u32>, Vec<f32
     if version != VERSION {
         return Err(another_version(OP, VERSION, version));
     }
-    rest = &unseal(OP, bytes)?[bytes.len() - rest.len()..];
+    let begin = bytes.len() - rest.len();
+    rest = unseal(OP, bytes)?.get(begin..).unwrap_or_default();
     let ids = words(&mut rest, "ids", |count| count <= MOST_IDS)?;
     let fits = |count| count == 0 || count == vocabulary;
     let logits = words(&mut rest, "logits", fits)?;
