@@ -326,7 +326,8 @@ fn kind_20_merges_are_right_at_every_subgroup_size_that_the_adapter_takes() {
                 "kind_20_merges_are_right_at_every_subgroup_size",
                 "--nocapture",
             ])
-            .envs([(CHILD, "1"), ("LP_NATIVE_VECTOR_WIDTH", &bits.to_string())])
+            .env(CHILD, "1")
+            .env("LP_NATIVE_VECTOR_WIDTH", bits.to_string())
             .output()
             .expect("this program");
         let (out, fault) = (&run.stdout, &run.stderr);
