@@ -176,6 +176,7 @@ export const CHECKS = {
                 const error = await fails('diverged', () => session.feed(PROMPT), backend + ', ' + pattern);
                 is(/finite/.test(error.message), true, error.message);
                 told.push(error.message);
+                await fails('diverged', () => session.feed(PROMPT), backend + ' again, ' + pattern);
                 await session.reset();
                 await fails('diverged', () => session.feed(PROMPT, { bits: true }), backend + ' with bits, ' + pattern);
             }

@@ -62,7 +62,8 @@ async function pack() {
         const manifest = JSON.parse(readFileSync(join(demo, 'pkg/package.json')));
         for (const name of ['description', 'license', 'types', 'exports', 'engines']) if (!manifest[name]) throw new Error(`package.json has no ${name}`);
         if (!(manifest.keywords?.length > 3)) throw new Error('package.json has no keywords');
-        for (const path of [manifest.main, manifest.types, ...Object.values(manifest.exports).flatMap(way => Object.values(Object(way)).concat(typeof way === 'string' ? way : []))]) {
+        const ways = Object.values(manifest.exports).flatMap(way => (typeof way === 'string' ? way : Object.values(way)));
+        for (const path of [manifest.main, manifest.types, ...ways]) {
             if (!FILES.includes(path.replace('./', ''))) throw new Error(`${path} is named and not there`);
         }
         return `${packed.filename}, ${packed.size} bytes`;

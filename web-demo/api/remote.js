@@ -79,7 +79,9 @@ class Link {
             signal?.addEventListener("abort", abort);
             try {
                 this.#post({ id, of, call, args }, transfer);
-                return await answer;
+                const value = await answer;
+                if (thrown) throw thrown.error;
+                return value;
             } catch (error) {
                 throw thrown ? thrown.error : error;
             } finally {

@@ -24,7 +24,7 @@ const CALLS = {
         keep(await dla.session());
     },
 
-    feed: (session, [text, options], { event, signal }) => session.feed(text, { ...options, ...(options.onStates && { onStates: event }), signal }),
+    feed: (session, [text, options], { event, signal }) => session.feed(text, { ...options, onStates: options.onStates ? event : undefined, signal }),
 
     generate(session, [options], { keep, signal }) {
         keep(session.generate({ ...options, signal }));

@@ -65,8 +65,8 @@ pub(crate) struct Sequence {
     logits: Vec<f32>,
     /// The last few ids.
     recent: Vec<u32>,
-    /// A device failed in the middle of a call, so the states are not those of any text.
-    broken: bool,
+    /// What ended a call in its middle, so that the states are not those of any text.
+    broken: Option<Error>,
 }
 
 impl Sequence {
@@ -81,7 +81,7 @@ impl Sequence {
             books: books(model)?,
             logits: Vec::new(),
             recent: Vec::new(),
-            broken: false,
+            broken: None,
         })
     }
 
@@ -104,12 +104,13 @@ impl Sequence {
     }
 
     fn check(&self) -> Result<()> {
-        if !self.broken {
-            return Ok(());
+        match &self.broken {
+            None => Ok(()),
+            Some(error) => Err(error.clone().advise(
+                "that ended an earlier call in its middle: reset or restore the session; if the device is lost, \
+                 load the model again",
+            )),
         }
-        let got = "one whose device failed in the middle of a call";
-        let error = Error::device("session", "states", "a whole sequence", got);
-        Err(error.advise("reset or restore it; if the device is lost, load the model again"))
     }
 
     /// Takes `ids` in; tells what every layer and head did with them and what is `asked`.
@@ -132,7 +133,8 @@ impl Sequence {
         let units = if asked.bits { 1 } else { UNITS };
         while let Some(slice) = slices.take(units) {
             if let Err(error) = self.take(model, slice, asked, &mut fed).await {
-                self.broken = error.is_device() || (before.is_none() && self.position() > first);
+                let halfway = before.is_none() && self.position() > first;
+                self.broken = (error.is_device() || halfway).then(|| error.clone());
                 self.go_back(before);
                 return Err(error);
             }
@@ -310,7 +312,7 @@ impl Sequence {
             Running::Gpu(batch) => batch.restore(0, &session).await?,
         }
         (self.books, self.recent, self.logits) = (books, recent, logits);
-        self.broken = false;
+        self.broken = None;
         Ok(())
     }
 
@@ -326,7 +328,7 @@ impl Sequence {
         self.books = books(model)?;
         self.logits.clear();
         self.recent.clear();
-        self.broken = false;
+        self.broken = None;
         Ok(())
     }
 }
