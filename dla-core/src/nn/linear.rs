@@ -5,10 +5,10 @@ use crate::parallel::for_rows;
 use crate::real::Real;
 use crate::vector::add_scaled;
 
-/// Outputs that one piece of work computes where there is a single row; a multiple of [`GROUP`].
+/// Outputs that one piece of work computes where there is a single row.
 const BLOCK: usize = 64;
-/// Products with a common factor that are computed side by side.
-const GROUP: usize = 4;
+/// Rows that are multiplied with a row of weights while it is in the processor's nearest cache.
+const GROUP: usize = 8;
 
 /// A linear map with an optional bias.
 ///
@@ -96,27 +96,25 @@ fn column_sums<R: Real>(x: &[R], width: usize) -> Vec<R> {
 
 /// `x Wᵀ`, `x` `[rows, inputs]`, `weight` `[outputs, inputs]`.
 ///
-/// Every number is one [`dots`] of a row and a row of weights, however the work is cut.
+/// Every number is one [`dot`] of a row and a row of weights, however the work is cut.
 fn product<R: Real>(x: &[R], weight: &[R], inputs: usize) -> Vec<R> {
     let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
     let mut y = vec![R::ZERO; rows * outputs];
     let cost = outputs * inputs;
     if rows == 1 {
         for_rows(&mut y, BLOCK, cost, |index, y| {
-            let weights = &weight[index * BLOCK * inputs..];
-            for (y, weights) in y.chunks_mut(GROUP).zip(weights.chunks(GROUP * inputs)) {
-                row_group(x, weights, inputs, y);
+            let weights = weight[index * BLOCK * inputs..].chunks_exact(inputs);
+            for (y, weights) in y.iter_mut().zip(weights) {
+                *y = dot(x, weights);
             }
         });
     } else {
         for_rows(&mut y, GROUP * outputs, rows * cost, |index, y| {
             let x = &x[index * GROUP * inputs..];
-            let x = &x[..x.len().min(GROUP * inputs)];
             for (output, weights) in weight.chunks_exact(inputs).enumerate() {
-                let mut sums = [R::ZERO; GROUP];
-                row_group(weights, x, inputs, &mut sums[..x.len() / inputs]);
-                for (y, sum) in y.chunks_exact_mut(outputs).zip(sums) {
-                    y[output] = sum;
+                let rows = y.chunks_exact_mut(outputs).zip(x.chunks_exact(inputs));
+                for (y, x) in rows {
+                    y[output] = dot(x, weights);
                 }
             }
         });
@@ -124,36 +122,17 @@ fn product<R: Real>(x: &[R], weight: &[R], inputs: usize) -> Vec<R> {
     y
 }
 
-/// The products of `shared` with each of at most [`GROUP`] rows of `rows`.
-fn row_group<R: Real>(shared: &[R], rows: &[R], inputs: usize, out: &mut [R]) {
-    if out.len() == GROUP {
-        let row = |i: usize| &rows[i * inputs..(i + 1) * inputs];
-        out.copy_from_slice(&dots(shared, [row(0), row(1), row(2), row(3)]));
-    } else {
-        for (out, row) in out.iter_mut().zip(rows.chunks_exact(inputs)) {
-            [*out] = dots(shared, [row]);
+/// ⟨a, b⟩ in eight partial sums, which the compiler can keep in one register.
+fn dot<R: Real>(a: &[R], b: &[R]) -> R {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut sums = [R::ZERO; 8];
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..8 {
+            sums[i] += a[i] * b[i];
         }
     }
-}
-
-/// ⟨a, b⟩ for each b, in eight partial sums each: those of several b have no order among them, so that a processor
-/// works on all at the same time.
-fn dots<R: Real, const N: usize>(a: &[R], b: [&[R]; N]) -> [R; N] {
-    let (a, a_rest) = a.as_chunks::<8>();
-    let b = b.map(|b| b.as_chunks::<8>());
-    let mut sums = [[R::ZERO; 8]; N];
-    for (at, a) in a.iter().enumerate() {
-        for n in 0..N {
-            let b = &b[n].0[at];
-            for i in 0..8 {
-                sums[n][i] += a[i] * b[i];
-            }
-        }
-    }
-    std::array::from_fn(|n| {
-        let rest: R = a_rest.iter().zip(b[n].1).map(|(&a, &b)| a * b).sum();
-        sums[n].iter().copied().sum::<R>() + rest
-    })
+    let rest: R = a_rest.iter().zip(b_rest).map(|(&a, &b)| a * b).sum();
+    sums.iter().copied().sum::<R>() + rest
 }
 
 #[cfg(test)]
