@@ -1,6 +1,6 @@
 // The memory: K slots in time order. States move, open and merge where the reader wants motion.
 
-import { colours } from "./story.js";
+import { Roving } from "./roving.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const MILLISECONDS = 420;
@@ -11,6 +11,8 @@ const density = ({ info, n }) => info / n;
 /** A bar's size, which needs no layout: its width in parts of the whole, and its height. */
 const share = (value, most) => `${Math.max(.02, value / most).toFixed(3)} 1`;
 const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+/** A count in at most five characters; a card's title has it in full. */
+const short = count => (count < 100_000 ? String(count) : count < 999_500 ? `${Math.round(count / 1000)}k` : `${(count / 1e6).toFixed(count < 99_950_000 ? 1 : 0)}M`);
 const excerpt = (text) => text.replace(/\s+/g, " ").trim() || "␣";
 
 /** The slots of one head. */
@@ -18,6 +20,7 @@ export class CacheView {
     #list;
     #cards = new Map();
     #slots = 0;
+    #roving;
     /** What the cards tell: the states and how they look. */
     #told = { states: [] };
 
@@ -29,6 +32,7 @@ export class CacheView {
         list.addEventListener("pointerleave", () => onPoint(NaN));
         list.addEventListener("focusin", event => onPoint(Number(id(event) ?? NaN)));
         list.addEventListener("focusout", () => onPoint(NaN));
+        this.#roving = new Roving(list, () => [...list.querySelectorAll("[data-id] button")]);
         list.addEventListener("click", event => { if (id(event) !== undefined) onChoose(Number(id(event))); });
     }
 
@@ -48,8 +52,9 @@ export class CacheView {
         this.#resize(Math.max(story.info.capacity, states.length));
         const reads = story.reads(index);
         const most = { density: Math.max(...states.map(density), 1e-9), lambda: Math.max(...reads.filter(Number.isFinite), 1e-9) };
-        this.#told = { story, states: [...states], paints: colours(states), reads, most };
-        const live = new Set(states.map(({ id }) => id));
+        const measured = story.info.schedule === "dynamic" && story.info.capacity > 1;
+        this.#told = { story, states: [...states], paints: story.paints(index), reads, most, measured };
+        const live = new Set(states.map(({ id }) => id)), focused = this.#list.contains(document.activeElement) ? document.activeElement : null;
         for (const [id, card] of this.#cards) {
             if (!live.has(id)) {
                 card.remove();
@@ -62,15 +67,23 @@ export class CacheView {
             if (!card.firstChild.title) this.#tell(i, i + 1);
         });
         this.#pad(states.length);
+        if (focused && !focused.isConnected) this.#focusNear(Number(focused.parentElement.dataset.id), states);
+        this.#roving.refresh();
         if (moving) this.#move(before, ghosts);
+    }
+
+    /** The state that took in one whose card had the focus: the youngest of those before it. */
+    #focusNear(gone, states) {
+        const into = states.findLast(({ id }) => id < gone) ?? states[0];
+        this.#cards.get(into?.id)?.firstChild.focus({ preventScroll: true });
     }
 
     /** What the cards from `first` on say. */
     #tell(first, end) {
-        const { story, states, paints, reads, most } = this.#told;
+        const { story, states, paints, reads, most, measured } = this.#told;
         states.slice(first, end).forEach((state, i) => {
             const at = first + i, card = this.#cards.get(state.id);
-            this.#fill(card, state, { ...paints[at], lambda: reads[at], most, open: at === states.length - 1, story });
+            this.#fill(card, state, { ...paints[at], lambda: reads[at], most, open: at === states.length - 1, story, measured });
         });
     }
 
@@ -80,8 +93,9 @@ export class CacheView {
 
     #resize(slots) {
         this.#slots = slots;
-        this.#list.style.setProperty("--columns", slots > 36 ? 7 : slots > 12 ? 5 : 4);
-        this.#list.classList.toggle("many", slots > 24);
+        this.#list.style.setProperty("--columns", slots > 36 ? 7 : slots > 12 ? 5 : slots > 1 ? 4 : 1);
+        this.#list.classList.toggle("many", slots > 36);
+        this.#list.classList.toggle("lone", slots === 1);
     }
 
     #pad(live) {
@@ -98,25 +112,26 @@ export class CacheView {
         const card = document.createElement("li");
         card.dataset.id = id;
         card.className = "new";
-        card.innerHTML = "<button><b></b><em><u>λ </u> </em><span></span><i></i><i class=read></i></button>";
+        card.innerHTML = "<button><span class=top><b></b><em><u>λ </u> </em></span><span class=words></span><i></i><i class=read></i></button>";
         this.#cards.set(id, card);
         return card;
     }
 
-    #fill(card, state, { fill, ink, lambda, most, open, story }) {
-        const [n, read, words, bar, readBar] = card.firstChild.children;
+    #fill(card, state, { fill, ink, lambda, most, open, story, measured }) {
+        const [{ children: [n, read] }, words, bar, readBar] = card.firstChild.children;
         card.style.setProperty("--fill", fill);
         card.style.setProperty("--ink", ink);
         card.classList.toggle("open", open);
-        write(n, String(state.n));
+        write(n, short(state.n));
         const known = Number.isFinite(lambda);
         read.hidden = !known;
         write(read.lastChild, known ? lambda.toFixed(2) : "");
         const said = excerpt(story.said(state.start, state.start + Math.min(state.n, 48)));
         write(words, said);
-        bar.style.scale = share(density(state), most.density);
+        bar.hidden = !measured;
+        if (measured) bar.style.scale = share(density(state), most.density);
         readBar.style.scale = known ? share(lambda, most.lambda) : "0 1";
-        card.firstChild.title = `${state.n} tokens from ${state.start} on, ${density(state).toFixed(3)} a token${known ? `, read with λ ${lambda.toFixed(3)}` : ""}${open ? "; the open state" : ""}`;
+        card.firstChild.title = `${state.n} tokens from ${state.start} on${measured ? `, ${density(state).toFixed(3)} a token` : ""}${known ? `, read with λ ${lambda.toFixed(3)}` : ""}${open ? "; the open state" : ""}`;
         card.firstChild.setAttribute("aria-label", `${card.firstChild.title}: ${said}`);
     }
 

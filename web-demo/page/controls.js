@@ -72,7 +72,7 @@ export class Settings {
     /** What a model takes; null for the trained settings. */
     get value() {
         const schedule = $("schedule").querySelector(":checked")?.value ?? this.trained.schedule;
-        const capacity = schedule === "fenwick" ? Math.max(LEVELS, this.#chosen) : this.#chosen;
+        const capacity = schedule === "single" ? 1 : schedule === "fenwick" ? Math.max(LEVELS, this.#chosen) : this.#chosen;
         const settings = { tauOffset: this.#tau.value, capacity, schedule };
         const same = settings.tauOffset === 0 && capacity === this.trained.capacity && schedule === this.trained.schedule;
         return same ? null : settings;
@@ -85,6 +85,8 @@ export class Settings {
         $("as-trained").disabled = !differs;
         const { schedule, capacity } = this.value ?? this.trained;
         $("tau").disabled = schedule !== "dynamic";
+        $("capacity").disabled = schedule === "single";
+        $("capacity-name").textContent = schedule === "fenwick" ? "Levels" : "States K";
         if (capacity !== this.#capacity.value) this.#capacity.value = capacity;
     }
 
@@ -103,10 +105,17 @@ export function picked(id, take) {
     });
 }
 
-/** Offers bytes as a file. */
-export function download(name, bytes) {
+/** Offers bytes as a file; refuses where the browser has no room to keep them for that. */
+export async function download(name, bytes) {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([bytes]));
+    try {
+        const blob = new Blob([bytes]);
+        await blob.slice(-1).arrayBuffer();
+        link.href = URL.createObjectURL(blob);
+    } catch (error) {
+        const message = `save, session: expected room for ${(bytes.length / 1e6).toFixed(1)} MB in the browser's storage, got ${error.name}: ${error.message}; free some space on this device and save again`;
+        throw Object.assign(new Error(message, { cause: error }), { kind: "file" });
+    }
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

@@ -1,6 +1,6 @@
 // The scores of the last tokens, in their states' colours, against the threshold.
 
-import { colours } from "./story.js";
+import { plain } from "./colours.js";
 
 const BAR = 6, TOP = 10, FOOT = 22;
 
@@ -29,7 +29,7 @@ export class Curve {
 function drawScores({ canvas, context, width, height }, color, story, index) {
     const bottom = height - FOOT;
     const count = Math.max(1, Math.floor(width / BAR)), first = Math.max(0, story.tokens - count);
-    const states = story.states(index), paints = colours(states), tau = story.tau(index);
+    const states = story.states(index), paints = story.paints(index), tau = story.tau(index);
     let most = Math.max((tau ?? 0) * 1.2, 1e-6);
     for (let token = first; token < story.tokens; token++) most = Math.max(most, story.score(token, index) || 0);
     const tall = score => (score / most) * (bottom - TOP);
@@ -79,11 +79,11 @@ function threshold(context, color, width, y, tau) {
     context.fillText(label, 3, y + 4);
 }
 
-/** The page's colours by `var(--name)`, each read once. */
+/** What a canvas takes for the page's colours, each read once. */
 function variables() {
     const style = getComputedStyle(document.documentElement), known = new Map();
     return word => {
-        if (!known.has(word)) known.set(word, style.getPropertyValue(word.slice(4, -1)).trim());
+        if (!known.has(word)) known.set(word, plain(word, name => style.getPropertyValue(name).trim()));
         return known.get(word);
     };
 }

@@ -1,23 +1,30 @@
 // The page: what is chosen, what is shown, who is asked.
 
 import { CacheView } from "./cache.js";
+import { captions, size } from "./captions.js";
 import { drawComparison } from "./compare.js";
 import { $, Settings, download, picked, slider, speedTold } from "./controls.js";
 import { Curve } from "./curve.js";
 import { Frames } from "./frames.js";
 import { Link } from "./link.js";
+import { Loading } from "./loading.js";
 import { models, place } from "./models.js";
+import { Notices } from "./notices.js";
 import { Overview } from "./overview.js";
 import { Player, speedAt } from "./player.js";
 import { SAMPLES } from "./samples.js";
 import { pack, unpack } from "./saved.js";
 import { Story } from "./story.js";
-import { TextView } from "./text.js";
+import { TextView, isCode } from "./text.js";
 
 /** Speeds at which single changes can still be followed with the eyes. */
 const FOLLOWED = 40;
 /** What would not be seen between quotation marks; a piece of a character has no text. */
 const SIGNS = { "\n": "↵", "\t": "⇥", " ": "␣", "": "…" };
+/** Tokens a second below which a GPU is slow enough to offer the CPU, which manages hundreds. */
+const SLOW = 30;
+/** Seconds of one call after which it is said. */
+const LONG = 2;
 /** What the comparison's button says. */
 const COMPARE = "Ask both models";
 /** Milliseconds between two looks at every head. */
@@ -27,48 +34,90 @@ const query = new URLSearchParams(location.search);
 const BYTES = new TextEncoder();
 /** Leaves the page while its answer is shown. */
 const asking = $("compare-run");
-const link = new Link(({ loaded, total }) => { $("progress").value = total ? loaded / total : 0; });
+const loading = new Loading(() => link.restart());
+const link = new Link(progress => loading.progress(progress));
+const notices = new Notices($("notice"));
 const text = new TextView($("text"));
 const cache = new CacheView($("cache"), { onPoint: id => text.point(id), onChoose: id => text.reveal(id) });
 const curve = new Curve($("curve"), () => { now.dirty = true; });
 const overview = new Overview($("overview"), choose);
-const player = new Player(link, { onPiece, onMode, onError, options });
-const settings = new Settings(value => asked(change)(value));
+const player = new Player(link, { onPiece, onMode, onError, onWait, options });
+const settings = new Settings(value => asked(change, $("schedule"))(value));
 const frames = new Frames(picture);
 
-/** The models, the one shown, its story, the chosen head, the text's name and bytes, what is being read again under other settings,
+/** The models, the one shown, its story, the memory's settings, the chosen head, the text's name and bytes, what is being read again under other settings,
  *  what happened since the last drawing, the last thing that was asked for, its number and that of the one that runs. */
-const now = { models: [], info: null, story: null, index: 0, sample: "scenes", source: new Uint8Array(), again: null, events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve(), asked: 0, running: 0 };
+const now = { models: [], info: null, story: null, settings: null, index: 0, sample: "scenes", source: new Uint8Array(), again: null, events: [], from: 0, dirty: true, looked: 0, last: Promise.resolve(), asked: 0, running: 0 };
 
 const temperature = slider("temperature", value => (value === 0 ? "greedy" : value.toFixed(2)));
 const topK = slider("top-k", value => (value === 0 ? "all" : value));
-slider("speed", speedTold, place => { player.speed = speedAt(place); });
+slider("speed", speedTold, place => {
+    player.speed = speedAt(place);
+    now.dirty = true;
+});
 player.speed = speedAt(Number($("speed").value));
 
 function options() {
     return { temperature: temperature.value, topK: topK.value, seed: Math.floor(Math.random() * 2 ** 32) };
 }
 
-function onError(error) {
+/** Tells what failed, `near` the control that was used where there was one. */
+function onError(error, near = null) {
+    if (error.kind === "ended") return;
     if (player.mode) player.pause();
-    const advice = error.kind === "device" ? " Reload the page to start again." : "";
-    $("notice").textContent = `${error.message}.${advice}`;
-    $("notice").dataset.kind = error.kind ?? "device";
-    $("notice").hidden = false;
+    const advice = error.kind === "device" || $("stage").hidden ? " Reload the page to start again." : "";
+    notices.show(`${error.message}.${advice}`, error.kind ?? "device", near);
 }
 
-/** Runs what a person asked for, one thing after the other, a reading again no longer than until the next; what fails is told. */
-const asked = call => (...args) => {
+/** Runs what a person asked for by a control in a panel, one thing after the other, a reading again no longer than until the
+ *  next; what fails is told there. */
+const asked = (call, near = null) => (...args) => {
     const number = ++now.asked;
     const run = async () => {
         now.running = number;
-        $("notice").hidden = true;
+        notices.hide();
         if (call !== change) now.again = null;
         await call(...args);
     };
-    now.last = now.last.then(run).catch(onError);
+    now.last = now.last.then(run).catch(error => onError(error, near));
     return now.last;
 };
+
+// A GPU that takes long.
+
+function onWait(seconds, tokens) {
+    if (now.info?.backend !== "gpu") return;
+    if (seconds === null) {
+        if (player.rate >= SLOW) $("slow").hidden = true;
+        else if (player.rate) slow(`${gpu()} reads ${player.rate.toFixed(1)} tokens/s.`);
+    } else if (seconds >= LONG) {
+        slow(`${gpu()} has worked on ${tokens === 1 ? "one token" : `${tokens} tokens`} for ${seconds} s. The first ones have its shaders compiled.`);
+    }
+}
+
+const gpu = () => `WebGPU${now.info.device ? ` (${now.info.device})` : ""}`;
+
+function slow(words) {
+    $("slow").firstElementChild.textContent = words;
+    $("slow").hidden = false;
+}
+
+/** The CPU takes over: the same text from its start, as far as it was read, whatever the GPU was doing. */
+function toCpu() {
+    const again = now.again ?? { mode: player.mode, tokens: now.story.tokens, written: now.story.written };
+    slow("The CPU takes over.");
+    link.restart();
+    return asked(async () => {
+        await player.pause();
+        player.forget();
+        now.info = await link.call("load", place(now.models[0]), "cpu").finally(() => {
+            $("slow").hidden = true;
+            loading.end();
+        });
+        now.again = again;
+        await change(settings.value);
+    })();
+}
 
 // What came back from the worker is gathered, and drawn part by part.
 
@@ -81,17 +130,16 @@ function onPiece(piece, own) {
 
 function onMode() {
     const reading = player.mode === "read", writing = player.mode === "write";
-    label("play", reading ? "⏸" : "▶", reading ? "Pause" : "Read");
-    label("write", writing ? "⏸" : "✎", writing ? "Pause" : "Let it write");
+    label("play", reading ? "pause" : "play", reading ? "Pause" : "Read");
+    label("write", writing ? "pause" : "write", writing ? "Pause" : "Let it write");
     $("told").ariaLive = player.mode ? "off" : "polite";
     now.dirty = true;
     enable();
 }
 
-function label(id, sign, words) {
-    const [icon, name] = [$(id).firstElementChild, $(id).lastChild];
-    icon.textContent = sign;
-    name.textContent = name.nodeType === Node.TEXT_NODE ? ` ${words}` : words;
+function label(id, icon, words) {
+    $(id).querySelector("use").setAttribute("href", `#i-${icon}`);
+    $(id).querySelector("span").textContent = words;
 }
 
 function enable() {
@@ -133,8 +181,9 @@ function picture() {
 
 /** What happened at the last token, in words. */
 function tell() {
-    const { story, index } = now, token = story.tokens - 1, { capacity } = story.info;
-    $("room").textContent = `${story.states(index).length} of ${capacity} states`;
+    const { story, index } = now, token = story.tokens - 1;
+    $("room").textContent = now.captions.room(story.states(index).length);
+    pace();
     if (token < 0) {
         $("told").textContent = "Nothing has been read yet.";
         return;
@@ -145,8 +194,15 @@ function tell() {
     const opens = story.states(index).at(-1).start === token;
     deeds.push(opens ? `opens ${token ? "a" : "the first"} state` : "joins the open state");
     const measured = token > 0 && Number.isFinite(score) && story.info.schedule === "dynamic" ? `, score ${score.toFixed(2)} ${score >= tau ? "≥" : "<"} τ ${tau.toFixed(2)}` : "";
-    const rate = player.rate ? ` · ${Math.round(player.rate)} tokens/s` : "";
-    $("told").textContent = `Token ${token} “${SIGNS[story.pieces[token]] ?? story.pieces[token]}”${measured}: ${deeds.join("; ")}${rate}`;
+    $("told").textContent = `Token ${token} “${SIGNS[story.pieces[token]] ?? story.pieces[token]}”${measured}: ${deeds.join("; ")}`;
+}
+
+/** How fast the page shows tokens, and how fast the worker would have them. */
+function pace() {
+    const { rate, speed } = player;
+    const able = rate ? `the model does ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s on ${now.info.backend === "gpu" ? "the GPU" : "the CPU"}` : "";
+    const shown = Number.isFinite(speed) ? `shown at up to ${speedTold(Number($("speed").value))}` : "shown as they come";
+    $("pace").textContent = able && `${able}, ${shown}`;
 }
 
 /** Another head. */
@@ -154,6 +210,7 @@ function choose(index) {
     now.index = index;
     const { heads } = now.info;
     $("whose").textContent = `layer ${Math.floor(index / heads)}, head ${index % heads}`;
+    $("why").hidden = index !== now.picked;
     [now.events, now.from] = [[], now.story.tokens];
     frames.clear();
     cache.clear();
@@ -164,6 +221,9 @@ function choose(index) {
 
 // What is read.
 
+/** Code in letters of one width. */
+function face(bytes) { $("stage").classList.toggle("code", isCode(new TextDecoder().decode(bytes.subarray(0, 20_000)))); }
+
 /** Begins with these bytes, nothing of them read. */
 async function begin(bytes) {
     await player.pause();
@@ -171,11 +231,22 @@ async function begin(bytes) {
     now.source = bytes;
     fresh();
     player.put(bytes);
+    face(bytes);
 }
 
 function fresh() {
+    caption();
     now.story = new Story(now.info);
     choose(Math.min(now.index, now.story.heads - 1));
+}
+
+/** What the panels show under the settings in force. */
+function caption() {
+    now.captions = captions(now.info);
+    const { memory, curve: [title, words] } = now.captions;
+    $("memory-caption").textContent = memory;
+    [$("curve-heading").children[0].textContent, $("curve-heading").children[1].textContent] = [title, words];
+    $("stage").dataset.schedule = now.info.schedule;
 }
 
 /** Says whose text is shown: a sample's, a person's "own", or null for one from a file. */
@@ -207,6 +278,7 @@ async function readOwn(bytes) {
 }
 
 async function under(value) {
+    now.settings = value;
     now.info = await link.call("change", value);
     facts();
 }
@@ -247,29 +319,32 @@ async function compare() {
 async function save() {
     await player.pause();
     const { story, source } = now, { rest } = player;
-    download(`session-${story.tokens}.dla`, pack({ story, rest, source, settings: settings.value, session: await link.call("save") }));
+    await download(`session-${story.tokens}.dla`, pack({ story, rest, source, settings: now.settings, session: await link.call("save") }));
 }
 
 async function load(file) {
-    const saved = unpack(file), before = settings.value;
+    const saved = unpack(file), before = now.settings;
     await player.pause();
-    const kept = now.story.tokens ? await link.call("save") : null, changed = settings.show(saved.settings);
+    const kept = now.story.tokens ? await link.call("save") : null, changed = JSON.stringify(before) !== JSON.stringify(saved.settings);
+    settings.show(saved.settings);
     let states;
     try {
         if (changed) await under(saved.settings);
         states = await link.call("restore", saved.session);
     } catch (error) {
+        settings.show(before);
         if (changed) {
-            settings.show(before);
             await under(before);
             if (kept) await link.call("restore", kept);
         }
         throw error;
     }
+    caption();
     now.story = new Story(now.info);
-    now.story.restore(saved.text, saved.written, states);
+    now.story.restore(saved.text, saved.written, states, saved.colours);
     player.put(saved.rest);
     now.source = saved.source;
+    face(saved.source);
     name(null);
     choose(now.index);
     text.followEnd();
@@ -293,14 +368,15 @@ function wire() {
     on("write", () => toggle("write"));
     on("step", () => player.step());
     on("restart", async () => { await begin(now.source); });
-    on("save", save);
-    asking.addEventListener("click", asked(compare));
+    $("save").addEventListener("click", asked(save, $("save")));
+    asking.addEventListener("click", asked(compare, $("compare")));
+    $("slow").querySelector("button").addEventListener("click", toCpu);
     asking.textContent = COMPARE;
-    picked("load", asked(load));
-    picked("own-file", asked(readOwn));
+    picked("load", asked(load, $("load")));
+    picked("own-file", asked(readOwn, $("own")));
     $("own").addEventListener("submit", event => {
         event.preventDefault();
-        asked(readOwn)(BYTES.encode($("own-text").value));
+        asked(readOwn, $("own"))(BYTES.encode($("own-text").value));
     });
     addEventListener("keydown", keys);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
@@ -331,25 +407,42 @@ function facts() {
     if (info.note) $("facts").lastChild.title = info.note;
     $("facts").dataset.backend = info.backend;
     if (info.note) $("facts").append(Object.assign(document.createElement("li"), { className: "note", textContent: info.note }));
-    const kibibytes = info.stateBytes / 1024;
-    $("bytes").textContent = kibibytes < 1024 ? `${kibibytes.toFixed(0)} KiB` : `${(kibibytes / 1024).toFixed(1)} MiB`;
+    $("bytes").textContent = size(info.stateBytes);
+}
+
+/** Why the head is shown that is shown at first. */
+function why({ shown }) {
+    if (!shown) return;
+    now.picked = now.index;
+    $("why").textContent = `Picked for you among ${now.info.layers * now.info.heads} heads: it opens a state at few tokens only, so that each holds a stretch of text; most others open one at nearly every token. Choose any below.`;
+}
+
+/** The model's first call; the CPU's, where the visitor would not wait for the GPU. */
+async function loaded(model) {
+    try {
+        return await link.call("load", place(model), query.get("backend") ?? "auto");
+    } catch (error) {
+        if (error.kind !== "ended") throw error;
+        return link.call("load", place(model), "cpu");
+    }
 }
 
 async function start() {
     now.models = await models();
     const [model] = now.models;
-    now.info = await link.call("load", place(model), query.get("backend") ?? "auto");
+    now.info = await loaded(model);
     now.index = (model.shown?.layer ?? 0) * now.info.heads + (model.shown?.head ?? 0);
-    $("loading").hidden = true;
+    loading.end();
     $("stage").hidden = false;
     facts();
+    why(model);
     settings.reset(now.info.trained);
     overview.build(now.info);
     wire();
     await asked(pick)(query.get("sample") in SAMPLES ? query.get("sample") : "scenes");
 }
 
-start().catch(error => {
-    $("loading").hidden = true;
+if (location.protocol !== "file:") start().catch(error => {
+    loading.end();
     onError(error);
 });

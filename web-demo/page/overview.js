@@ -1,7 +1,5 @@
 // Layers × heads: each head's states along the text, and how often it opens one.
 
-import { colours } from "./story.js";
-
 /** Heads of one part of a picture. */
 const HEADS = 4;
 
@@ -49,7 +47,7 @@ export class Overview {
     #show(story, first) {
         this.#buttons.slice(first, first + HEADS).forEach((button, i) => {
             const index = first + i;
-            const states = story.states(index), paints = colours(states), [strip, words] = button.children;
+            const states = story.states(index), paints = story.paints(index), [strip, words] = button.children;
             const stops = states.map(({ start, n }, i) => {
                 const share = at => `${((100 * at) / story.tokens).toFixed(2)}%`;
                 return `${paints[i].ink} ${share(start)} ${share(start + n)}`;

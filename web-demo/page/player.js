@@ -26,9 +26,10 @@ export class Player {
     #tokens = 0;
     #milliseconds = 0;
 
-    /** `onPiece(piece, own)` for what came back, `onMode()` when it starts or ends, `onError(error)`. */
-    constructor(link, { onPiece, onMode, onError, options }) {
-        Object.assign(this, { onPiece, onMode, onError, options });
+    /** `onPiece(piece, own)` for what came back, `onMode()` when it starts or ends, `onError(error)`, `onWait(seconds, tokens)`
+     *  while a call takes seconds, and `onWait(null)` at its end. */
+    constructor(link, { onPiece, onMode, onError, onWait, options }) {
+        Object.assign(this, { onPiece, onMode, onError, onWait, options });
         this.#link = link;
     }
 
@@ -84,13 +85,31 @@ export class Player {
 
     /** Tokens that were done; 0 after a failure. */
     #turn(mode, count) {
-        const turn = this.#inFlight.then(() => this.#once(mode, count));
+        const turn = this.#inFlight.then(() => this.#watched(mode, count));
         this.#inFlight = turn.catch(() => {});
         return turn.catch(error => {
             this.onError(error);
             return 0;
         });
     }
+
+    async #watched(mode, count) {
+        const began = performance.now();
+        let waited = false;
+        const timer = setInterval(() => {
+            waited = true;
+            this.onWait(Math.round((performance.now() - began) / 1000), count);
+        }, 1000);
+        try {
+            return await this.#once(mode, count);
+        } finally {
+            clearInterval(timer);
+            if (waited) this.onWait(null);
+        }
+    }
+
+    /** Forgets how fast the worker was. */
+    forget() { [this.rate, this.#tokens, this.#milliseconds] = [0, 0, 0]; }
 
     async #once(mode, count) {
         const began = performance.now();

@@ -1,5 +1,7 @@
-// A saved session as a file: one line of JSON (the text, who wrote what, what was still to be read), the model's bytes, and
-// the checksum of both.
+// A saved session as a file: one line of JSON (the text, who wrote what, the states' colours, what was still to be read), the
+// model's bytes, and the checksum of both.
+
+import { RING } from "./colours.js";
 
 const KIND = "dla-session";
 const SCHEDULES = ["dynamic", "single", "fenwick"];
@@ -23,7 +25,7 @@ function checksum(bytes) {
 
 /** The file's bytes: what was read, what is still to be read, what Restart begins with, the memory's settings, the session. */
 export function pack({ story, rest, source, settings, session }) {
-    const head = { kind: KIND, text: encode(story.bytes), written: story.written, rest: encode(rest), source: encode(source), settings };
+    const head = { kind: KIND, text: encode(story.bytes), written: story.written, colours: story.keptColours(), rest: encode(rest), source: encode(source), settings };
     const line = TEXT.encode(`${JSON.stringify(head)}\n`);
     const file = new Uint8Array(line.length + session.length + CHECKSUM);
     file.set(line);
@@ -41,10 +43,11 @@ export function unpack(file) {
         const whole = file.subarray(0, -CHECKSUM), saved = new DataView(file.buffer, file.byteOffset + whole.length).getUint32(0, true);
         if (saved !== checksum(whole)) throw new Error("its bytes have changed since it was saved");
         const [text, rest, source] = [head.text, head.rest, head.source].map(decode);
-        const { written, settings } = head;
+        const { written, settings, colours } = head;
         stretches(written, text.length);
         if (settings !== null) memory(settings);
-        return { text, rest, source, written, settings, session: whole.subarray(end + 1) };
+        if (colours !== undefined) ring(colours);
+        return { text, rest, source, written, settings, colours, session: whole.subarray(end + 1) };
     } catch (error) {
         throw Object.assign(new Error(`load, session: expected a file that this page saved, got another: ${error.message}`, { cause: error }), { kind: "file" });
     }
@@ -57,6 +60,12 @@ function stretches(written, length) {
         if (!(Number.isInteger(from) && Number.isInteger(to) && last <= from && from < to && to <= length)) throw new Error("stretches");
         last = to;
     }
+}
+
+/** Refuses what are no colours of heads' states. */
+function ring(colours) {
+    const colour = ([hue, level]) => Number.isInteger(hue) && hue >= 0 && hue < RING && (level === 0 || level === 1);
+    if (!colours.every(states => states.every(colour))) throw new Error("colours");
 }
 
 /** Refuses what are no settings of a memory. */

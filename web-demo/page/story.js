@@ -1,18 +1,7 @@
 // What has been read: bytes, scores, and the book of states of every head.
 
+import { blended, opened, paint } from "./colours.js";
 import { Book } from "./pkg/book.js";
-
-const HUES = 6;
-
-/** The lightness and hue of each state, oldest first: a state keeps its hue unless its neighbour has the same. */
-export function colours(states) {
-    let last = HUES;
-    return states.map(({ id }, i) => {
-        const own = id % HUES;
-        last = own === last ? (own + 1) % HUES : own;
-        return { fill: `var(--c${i % 2}${last})`, ink: `var(--i${last})`, hue: last };
-    });
-}
 
 /** A growing array of floats. */
 class Floats {
@@ -50,6 +39,8 @@ export class Story {
         this.written = [];
         this.boundaries = new Uint32Array(this.heads);
         this.merges = new Uint32Array(this.heads);
+        /** The colour of each live state, by head and id. */
+        this.colours = Array.from({ length: this.heads }, () => new Map());
         /** Tokens before it were read in an earlier visit: their scores are not known. */
         this.scoredFrom = 0;
         this.scores = new Floats();
@@ -74,17 +65,37 @@ export class Story {
             if (token === this.tokens - 1) this.newest.set(index, [...(this.newest.get(index) ?? []), event]);
             if (event.what === "opened") this.boundaries[index]++;
             else this.merges[index]++;
+            this.#colour(index, event);
             see(index, token, event);
         });
     }
 
-    /** Goes on from a saved session. */
-    restore(bytes, written, states) {
+    /** Colours the state that opened, or the one that two became; no other. */
+    #colour(index, { what, id, at, older, newer }) {
+        const known = this.colours[index], live = this.states(index), colour = at => known.get(live[at]?.id);
+        if (what === "opened") {
+            known.set(id, opened(id, colour(live.length - 2), colour(live.length - 3)));
+            return;
+        }
+        const neighbours = [colour(at - 1), colour(at + 1)].filter(Boolean);
+        known.set(older.id, blended(known.get(older.id), known.get(newer.id), [older.n, newer.n], neighbours));
+        known.delete(newer.id);
+    }
+
+    /** Goes on from a saved session; `colours` are those of each head's states, where they were kept. */
+    restore(bytes, written, states, colours) {
         this.clear();
         for (const byte of bytes) this.#add(byte);
         this.written = written;
         this.scoredFrom = bytes.length;
         this.book.restore(states);
+        this.book.live.forEach((live, index) => {
+            const given = colours?.[index]?.length === live.length ? colours[index] : null, known = this.colours[index];
+            live.forEach(({ id }, i) => {
+                const [last, before] = [1, 2].map(back => known.get(live[i - back]?.id));
+                known.set(id, given ? { hue: given[i][0], level: given[i][1] } : opened(id, last, before));
+            });
+        });
     }
 
     #add(byte) {
@@ -110,6 +121,14 @@ export class Story {
     own(token) { return this.written.some(([from, to]) => token >= from && token < to); }
 
     states(index) { return this.book.live[index]; }
+
+    /** How the states of a head look, oldest first. */
+    paints(index) { return this.states(index).map(({ id }) => paint(this.colours[index].get(id))); }
+
+    /** The colours of every head's states as numbers, for {@link restore}. */
+    keptColours() {
+        return this.colours.map((known, index) => this.states(index).map(({ id }) => [known.get(id).hue, known.get(id).level]));
+    }
 
     /** The events of the last token in a head. */
     deeds(index) { return this.newest.get(index) ?? []; }

@@ -1,9 +1,16 @@
 // The text: one element for each live state of the chosen head, so that a merge joins two elements.
 
-import { colours } from "./story.js";
-
 /** Bytes that come, faint, behind what has been read. */
 const AHEAD = 600;
+
+/** Lines as programs have them, and hardly any other text. */
+const CODE = /[{}]\s*$|\)[;:]\s*$|^\s*(#include|#!|import |from \S+ import |export |def |class \S+[:({]|fn |pub |let |const |var |static |int |return\b|@\w|<\/?\w+.*>\s*$)|^\s*\/[/*]|^\s*"[^"]+":/;
+
+/** Whether a text is code: a third of its lines look so. */
+export function isCode(text) {
+    const lines = text.split("\n").filter(line => line.trim());
+    return lines.length > 2 && lines.filter(line => CODE.test(line)).length > lines.length / 3;
+}
 
 /** The text by the states of one head. */
 export class TextView {
@@ -86,7 +93,7 @@ export class TextView {
 
     paint() {
         const states = this.#story.states(this.#index);
-        colours(states).forEach(({ fill, ink }, i) => {
+        this.#story.paints(this.#index).forEach(({ fill, ink }, i) => {
             const { style } = this.#spans.get(states[i].id);
             if (style.getPropertyValue("--fill") !== fill) style.setProperty("--fill", fill);
             if (style.getPropertyValue("--ink") !== ink) style.setProperty("--ink", ink);

@@ -1,5 +1,6 @@
 // Runs the model, so that the page never waits. Every message { id, call, args } is answered with { id, value } or
-// { id, error: { kind, message } }; { progress } comes while a model is loaded.
+// { id, error: { kind, message } }; { progress } comes while a model is loaded: { part, loaded, total } of a file, or
+// { stage } of what comes after.
 
 import { Dla, DlaError } from "./pkg/index.js";
 
@@ -39,11 +40,38 @@ async function reading(model, text, answer) {
     }
 }
 
+const progress = value => postMessage({ progress: value });
+
+/** The module, counted as it comes; what goes wrong is told where it is compiled. */
+async function module() {
+    const response = await fetch(new URL("./pkg/dla_web_bg.wasm", import.meta.url));
+    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    const encoded = response.headers.get("content-encoding"), total = encoded ? 0 : Number(response.headers.get("content-length")) || 0;
+    let loaded = 0;
+    const counted = new TransformStream({
+        transform(part, out) {
+            loaded += part.length;
+            progress({ part: "module", loaded, total: total && Math.max(loaded, total) });
+            out.enqueue(part);
+        },
+    });
+    return new Response(response.body.pipeThrough(counted), { headers: { "content-type": "application/wasm" } });
+}
+
 const CALLS = {
     async load({ url, files }, backend) {
-        const onProgress = progress => postMessage({ progress });
-        dla = await Dla.load(url, { backend, files, onProgress });
-        return renew();
+        const onProgress = ({ loaded, total }) => {
+            progress({ part: "weights", loaded, total });
+            if (loaded >= total) progress({ stage: "model" });
+        };
+        dla = await Dla.load(url, { backend, files, onProgress, module: module() });
+        const info = await renew();
+        if (info.backend !== "gpu") return info;
+        // A first token has the passes compiled.
+        progress({ stage: "shaders" });
+        await session.feed(Uint8Array.of(32));
+        await session.reset();
+        return info;
     },
 
     /** Another memory for the same weights; null for the trained one. */

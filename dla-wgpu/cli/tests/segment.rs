@@ -244,32 +244,83 @@ const told = data.stories.map((_, i) => {
   const story = new Story(i);
   const live = story.cache(TOKENS - 1).map(({ id, start, n, density }) => ({ id, start, n, density }));
   const half = story.cache(TOKENS >> 1).reduce((sum, { n }) => sum + n, 0);
-  return { live, half, merged: story.merges.map(({ token, n, density }) => ({ token, n: n[0] + n[1], density })) };
+  const colours = story.cache(TOKENS - 1).map(({ colour }) => `c${colour.level}-${colour.hue}`);
+  const recoloured = [];
+  for (let token = 1; token < TOKENS; token++) {
+    const before = new Map(story.cache(token - 1).map(({ id, fill }) => [id, fill]));
+    const after = story.cache(token), kept = new Set(after.map(({ id }) => id));
+    let last;
+    const grown = new Set();
+    for (const id of before.keys()) kept.has(id) ? (last = id) : grown.add(last);
+    for (const { id, fill } of after) if (before.has(id) && before.get(id) !== fill && !grown.has(id)) recoloured.push([token, id]);
+  }
+  return { live, half, colours, recoloured, merged: story.merges.map(({ token, n, density }) => ({ token, n: n[0] + n[1], density })) };
 });
 console.log(JSON.stringify({ told, said: said(0, TOKENS) }));
 ";
+
+/// What [`FOLLOWED`] prints for a page; none without Node.
+fn followed(folder: &Path, page: &str) -> Option<Value> {
+    let (_, data) = page.split_once(r#"id="data">"#).expect("the data");
+    let (data, _) = data.split_once("</script>").expect("its end");
+    let colours = include_str!("../assets/segment/colours.js").replace("\nexport ", "\n");
+    let story = include_str!("../assets/segment/story.js");
+    let stub = "globalThis.document = { getElementById: () => ({ textContent:";
+    let script = folder.join("script.js");
+    let data = serde_json::to_string(data).expect("a string");
+    let text = format!("{stub} {data} }}) }};\n{colours}\n{story}\n{FOLLOWED}");
+    fs::write(&script, text).expect("written");
+    match std::process::Command::new("node").arg(&script).output() {
+        Ok(run) => Some(json(&run)),
+        Err(_) => {
+            println!("SKIP: the script of dla segment's page, Node is missing");
+            None
+        }
+    }
+}
+
+/// The colours of each strip of a still picture.
+fn strips(picture: &str) -> Vec<Vec<String>> {
+    let strips = picture.split("<g><title>layer ").skip(1);
+    let colours = strips.map(|strip| {
+        let (strip, _) = strip.split_once("</g>").expect("its end");
+        let rects = strip.split("<rect class=\"").skip(1);
+        let classes = rects.map(|rect| rect.split_once('"').expect("a class").0.to_owned());
+        classes.collect()
+    });
+    colours.collect()
+}
+
+#[test]
+fn kind_60_page_and_still_picture_give_a_state_one_colour() {
+    let (folder, model, text) = folder();
+    let page = picture(&model, &text, &folder.path().join("page.html"));
+    let still = picture(&model, &text, &folder.path().join("still.svg"));
+    let Some(followed) = followed(folder.path(), &page) else {
+        return;
+    };
+    let told = followed["told"].as_array().expect("a list");
+    let strips = strips(&still);
+    assert_eq!(told.len(), strips.len());
+    let merges = told
+        .iter()
+        .map(|told| told["merged"].as_array().map_or(0, Vec::len));
+    assert!(merges.sum::<usize>() > 0, "a case with merges");
+    for (told, strip) in told.iter().zip(strips) {
+        assert_eq!(told["colours"], Value::from(strip));
+        // From token to token a state keeps its colour unless it merges.
+        assert_eq!(told["recoloured"], Value::Array(Vec::new()));
+    }
+}
 
 #[test]
 fn the_script_of_the_page_follows_the_same_events() {
     let (folder, model, text) = folder();
     let page = picture(&model, &text, &folder.path().join("page.html"));
     let report = json(&segment(&model, &text, &["--json".as_ref()]));
-    let (_, data) = page.split_once(r#"id="data">"#).expect("the data");
-    let (data, _) = data.split_once("</script>").expect("its end");
-    let story = include_str!("../assets/segment/story.js");
-    let stub = "globalThis.document = { getElementById: () => ({ textContent:";
-    let script = folder.path().join("script.js");
-    let data = serde_json::to_string(data).expect("a string");
-    fs::write(
-        &script,
-        format!("{stub} {data} }}) }};\n{story}\n{FOLLOWED}"),
-    )
-    .expect("written");
-    let Ok(run) = std::process::Command::new("node").arg(&script).output() else {
-        println!("SKIP: the script of dla segment's page, Node is missing");
+    let Some(followed) = followed(folder.path(), &page) else {
         return;
     };
-    let followed = json(&run);
     let said = followed["said"].as_str().expect("text");
     assert_eq!(said.chars().count(), lossy(AWKWARD).chars().count());
     let told = followed["told"].as_array().expect("a list");

@@ -102,4 +102,14 @@ mod tests {
         assert_eq!(colours(&page).len(), 36);
         assert_eq!(colours(&page), colours(&pictures));
     }
+
+    /// A state's colour follows one rule in both.
+    #[test]
+    fn the_page_has_the_rule_of_the_pictures() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let read = |path| fs::read_to_string(here.join(path)).unwrap_or_default();
+        let page = read("../page/colours.js");
+        assert!(!page.is_empty());
+        assert_eq!(page, read("../../dla-wgpu/cli/assets/segment/colours.js"));
+    }
 }

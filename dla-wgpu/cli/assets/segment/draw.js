@@ -2,7 +2,8 @@
 
 const style = () => {
   const computed = getComputedStyle(document.documentElement);
-  return (name) => computed.getPropertyValue(name).trim();
+  const read = (name) => computed.getPropertyValue(name).trim();
+  return (word) => (word.startsWith("--") ? read(word) : plain(word, read));
 };
 
 /** A canvas sized for the screen's pixels. */
@@ -142,7 +143,7 @@ function textOf(story, states, chosen, from, to) {
       run = { span, index, alone: split || marks.length > 0 };
       if (marks.length) span.classList.add(...marks);
       if (index < 0) span.classList.add("later");
-      else paint(span, states, first, end, split);
+      else paintSpan(span, states, first, end, split);
       if (marks.includes("merge")) span.title = titleOf(story, first, end);
     }
     const shown = text.slice(pieceText[piece], pieceText[piece + 1]);
@@ -172,17 +173,17 @@ function marksOf(story, starts, chosen, first, end) {
 }
 
 /** A character whose tokens lie in several states is painted in shares. */
-function paint(span, states, first, end, split) {
+function paintSpan(span, states, first, end, split) {
   const state = stateOf(states, first);
-  span.style.setProperty("--ink", `var(${state.ink})`);
+  span.style.setProperty("--ink", state.ink);
   if (!split) {
-    span.style.background = `var(${state.fill})`;
+    span.style.background = state.fill;
     return;
   }
   const stops = [];
   for (let token = first; token < end; token++) {
     const share = (x) => `${((100 * (x - first)) / (end - first)).toFixed(1)}%`;
-    stops.push(`var(${stateOf(states, token).fill}) ${share(token)} ${share(token + 1)}`);
+    stops.push(`${stateOf(states, token).fill} ${share(token)} ${share(token + 1)}`);
   }
   span.style.background = `linear-gradient(90deg, ${stops.join(",")})`;
 }
@@ -200,10 +201,10 @@ function drawStates(body, states) {
     row.innerHTML = '<th scope="row"><span class="chip"></span></th><td class="said"><span></span><small></small><div class="share"></div></td><td class="num"></td><td class="num"></td>';
     const [label, words, n, density] = row.children;
     label.firstChild.textContent = i + 1;
-    label.firstChild.style.background = `var(${state.fill})`;
+    label.firstChild.style.background = state.fill;
     words.children[0].textContent = excerpt(state);
     words.children[1].textContent = state.n > 1 ? `${state.start} to ${state.end - 1}` : `${state.start}`;
-    words.children[2].style.cssText = `width:${(100 * state.n) / largest}%;background:var(${state.ink})`;
+    words.children[2].style.cssText = `width:${(100 * state.n) / largest}%;background:${state.ink}`;
     n.textContent = state.n;
     density.textContent = state.density.toFixed(3);
     return row;
@@ -212,8 +213,8 @@ function drawStates(body, states) {
 
 /** How a state's text begins and ends. */
 function excerpt(state) {
-  const plain = (words) => words.replace(/\s+/g, " ");
+  const flat = (words) => words.replace(/\s+/g, " ");
   const ends = 18;
-  if (state.n <= 2 * ends + 3) return plain(said(state.start, state.end));
-  return `${plain(said(state.start, state.start + ends))} … ${plain(said(state.end - ends, state.end))}`;
+  if (state.n <= 2 * ends + 3) return flat(said(state.start, state.end));
+  return `${flat(said(state.start, state.start + ends))} … ${flat(said(state.end - ends, state.end))}`;
 }

@@ -1,8 +1,6 @@
-"use strict";
 // What is read: the text's pieces, and each head's events followed to its states.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const HUES = 6;
 
 /** Run lengths (count, value, …) to the running sums before each entry and after the last. */
 function sums(runs) {
@@ -88,10 +86,13 @@ class Story {
         const at = this.mergeAt[merge++];
         const [older, newer] = states.slice(at, at + 2);
         const end = at + 2 < states.length ? states[at + 2].start : nextMerge;
+        const neighbours = [states[at - 1], states[at + 2]].filter(Boolean).map(({ colour }) => colour);
+        older.colour = blended(older.colour, newer.colour, [newer.start - older.start, end - newer.start], neighbours);
         if (see) see({ token: nextMerge, at, n: [newer.start - older.start, end - newer.start], density: this.density(older.start, end) });
         states.splice(at + 1, 1);
       } else {
-        states.push({ id: open++, start: nextOpen });
+        states.push({ id: open, start: nextOpen, colour: opened(open, states.at(-1)?.colour, states.at(-2)?.colour) });
+        open++;
       }
     }
     return states;
@@ -102,16 +103,11 @@ class Story {
   /** The cache after token `token`: states with tokens, density and colour. */
   cache(token) {
     const states = this.follow(token);
-    let last = HUES;
     states.forEach((state, i) => {
       state.end = i + 1 < states.length ? states[i + 1].start : token + 1;
       state.n = state.end - state.start;
       state.density = this.density(state.start, state.end);
-      const own = state.id % HUES;
-      last = own === last ? (own + 1) % HUES : own;
-      state.hue = last;
-      state.fill = `--c${i % 2}${last}`;
-      state.ink = `--i${last}`;
+      Object.assign(state, paint(state.colour));
     });
     return states;
   }

@@ -11,8 +11,9 @@ use super::text::{escape, visible};
 
 const PAGE: &str = include_str!("../../assets/segment/page.html");
 const STYLE: &str = include_str!("../../assets/segment/page.css");
-/// In order: what is read, what is drawn, what is done.
-const SCRIPTS: [&str; 3] = [
+/// In order: colours, what is read, what is drawn, what is done.
+const SCRIPTS: [&str; 4] = [
+    include_str!("../../assets/segment/colours.js"),
     include_str!("../../assets/segment/story.js"),
     include_str!("../../assets/segment/draw.js"),
     include_str!("../../assets/segment/page.js"),
@@ -32,7 +33,9 @@ pub(super) fn page(reading: &Reading, chosen: usize) -> String {
     );
     // What users gave comes last, so that nothing in it is taken for a place to fill.
     let mut page = PAGE.replace("{{style}}", &(colours + STYLE));
-    page = page.replace("{{script}}", &SCRIPTS.concat());
+    // They are one script here, no modules.
+    let script = SCRIPTS.concat().replace("\nexport ", "\n");
+    page = page.replace("{{script}}", &format!("\"use strict\";\n{script}"));
     let (head, tail) = page.split_once("{{data}}").unwrap_or((&page, ""));
     format!("{}{data}{tail}", head.replace("{{title}}", &escape(&title)))
 }

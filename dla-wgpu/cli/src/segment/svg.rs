@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::palette::{self, DARK, LIGHT};
+use super::palette::{self, Colour, DARK, LIGHT};
 use super::reading::{Reading, Story};
 use super::text::escape;
 
@@ -75,9 +75,10 @@ pub(super) fn picture(reading: &Reading) -> String {
 
 /// The variables of both schemes and the classes that use them.
 fn style() -> String {
-    let classes = (0..2 * palette::HUES).map(|i| {
-        let (l, h) = (i / palette::HUES, i % palette::HUES);
-        format!(".c{l}{h}{{fill:var(--c{l}{h})}}")
+    let all = (0..2).flat_map(|level| (0..palette::RING).map(move |hue| (level, hue)));
+    let classes = all.map(|(level, hue)| {
+        let fill = palette::css(&format!("c{level}"), hue);
+        format!(".c{level}-{hue}{{fill:{fill}}}")
     });
     format!(
         ":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n{STYLE}{}",
@@ -117,13 +118,13 @@ fn strip(story: &Story, y: f64) -> String {
         story.head,
         bars(story, y + BARS),
     );
-    for (state, (l, h)) in story.states.iter().zip(palette::colours(&story.states)) {
+    for (state, Colour { hue, level }) in story.states.iter().zip(palette::colours(story)) {
         let (from, to) = (x(state.start as f64), x(state.tokens().end as f64));
         // A thin gap tells neighbours apart where there is room for it.
         let wide = to - from - if to - from > 3.0 { 0.7 } else { 0.0 };
         let _ = write!(
             out,
-            "<rect class=\"c{l}{h}\" x=\"{from:.2}\" y=\"{top}\" width=\"{wide:.2}\" height=\"{STRIP}\"/>"
+            "<rect class=\"c{level}-{hue}\" x=\"{from:.2}\" y=\"{top}\" width=\"{wide:.2}\" height=\"{STRIP}\"/>"
         );
     }
     let places = story.merges.iter().map(|merge| {
@@ -221,8 +222,8 @@ fn legend(y: f64) -> String {
     let (left, top) = (LEFT, y - 11.0);
     entry(
         format!(
-            "<rect class=\"c00\" x=\"{left}\" y=\"{top}\" width=\"15\" height=\"{STRIP}\"/>\
-             <rect class=\"c11\" x=\"{}\" y=\"{top}\" width=\"15\" height=\"{STRIP}\"/>",
+            "<rect class=\"c0-16\" x=\"{left}\" y=\"{top}\" width=\"15\" height=\"{STRIP}\"/>\
+             <rect class=\"c1-4\" x=\"{}\" y=\"{top}\" width=\"15\" height=\"{STRIP}\"/>",
             left + 15.0
         ),
         "states at the end, oldest first",
