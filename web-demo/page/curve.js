@@ -41,10 +41,9 @@ function drawScores({ canvas, context, width, height }, color, story, index) {
         const x = (token - first) * BAR, score = story.score(token, index), paint = paints[state];
         context.fillStyle = color(paint?.fill ?? "var(--line)");
         context.fillRect(x, bottom + 1, BAR + .5, 6);
-        const known = Number.isFinite(score);
+        const known = Number.isFinite(score), bar = known ? Math.max(1, tall(Math.max(0, score))) : 1;
         context.fillStyle = color(known ? paint?.ink ?? "var(--line)" : "var(--line)");
-        const bar = known ? Math.max(1, tall(Math.max(0, score))) : 1;
-        context.fillRect(x + 1, bottom - bar, BAR - 2, bar);
+        if (tau !== undefined) context.fillRect(x + 1, bottom - bar, BAR - 2, bar);
         if (states[state]?.start === token) {
             context.fillStyle = color("var(--fg)");
             context.fillRect(x, bottom + 1, 1, 10);

@@ -200,7 +200,7 @@ function tell() {
 /** How fast the page shows tokens, and how fast the worker would have them. */
 function pace() {
     const { rate, speed } = player;
-    const able = rate ? `the model does ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s on ${now.info.backend === "gpu" ? "the GPU" : "the CPU"}` : "";
+    const able = rate ? `The model does ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s on ${now.info.backend === "gpu" ? "the GPU" : "the CPU"}` : "";
     const shown = Number.isFinite(speed) ? `shown at up to ${speedTold(Number($("speed").value))}` : "shown as they come";
     $("pace").textContent = able && `${able}, ${shown}`;
 }
@@ -210,7 +210,8 @@ function choose(index) {
     now.index = index;
     const { heads } = now.info;
     $("whose").textContent = `layer ${Math.floor(index / heads)}, head ${index % heads}`;
-    $("why").hidden = index !== now.picked;
+    // Why it was picked is true of the trained memory only.
+    $("why").hidden = index !== now.picked || now.settings !== null;
     [now.events, now.from] = [[], now.story.tokens];
     frames.clear();
     cache.clear();

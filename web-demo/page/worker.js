@@ -60,9 +60,10 @@ async function module() {
 
 const CALLS = {
     async load({ url, files }, backend) {
-        const onProgress = ({ loaded, total }) => {
+        // The module is counted apart, so these bytes are the weights'.
+        const onProgress = ({ stage, loaded, total }) => {
             progress({ part: "weights", loaded, total });
-            if (loaded >= total) progress({ stage: "model" });
+            if (stage === "prepare") progress({ stage: "model" });
         };
         dla = await Dla.load(url, { backend, files, onProgress, module: module() });
         const info = await renew();
