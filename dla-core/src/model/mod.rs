@@ -97,9 +97,8 @@ impl Model {
         let tensors = ModelTensors::load(config, weights)?;
         config.check_tensors(&tensors)?;
         if config.operator().schedule == Schedule::Dynamic {
-            let dla = tensors.blocks.iter().filter_map(|block| block.dla.as_ref());
-            dla.map(|dla| check_thresholds(&dla.tau))
-                .collect::<Result<()>>()?;
+            let mut dla = tensors.blocks.iter().filter_map(|block| block.dla.as_ref());
+            dla.try_for_each(|dla| check_thresholds(&dla.tau))?;
         }
         let blocks = tensors.blocks.into_iter();
         Ok(Self {
