@@ -193,7 +193,8 @@ impl Runner {
                 let replay = call.replay.map(|layers| [layers]);
                 let wanted = Wanted {
                     logits: call.logits,
-                    top: 0,
+                    // The largest logit tells whether all are finite where none is asked for.
+                    top: usize::from(call.logits == Rows::None),
                     traces: call.traces,
                     lambda: false,
                     replay: replay.as_ref().map(|items| &items[..]),

@@ -253,15 +253,15 @@ fn wrong_usage_is_one_line() {
         ),
         (
             &["--temperature", "-1"],
-            "temperature: expected a finite number of at least 0, got -1",
+            "--temperature: expected a finite number of at least 0, got -1",
         ),
         (&["--temperature", "NaN"], "temperature"),
         (&["--temperature", "warm"], "warm"),
-        (&["--top-p", "0"], "top_p: expected above 0 and at most 1"),
-        (&["--min-p", "2"], "min_p: expected 0 to 1, got 2"),
-        (&["--repetition-penalty", "0"], "repetition_penalty"),
+        (&["--top-p", "0"], "--top-p: expected above 0 and at most 1"),
+        (&["--min-p", "2"], "--min-p: expected 0 to 1, got 2"),
+        (&["--repetition-penalty", "0"], "--repetition-penalty"),
         (&["--top-k", "-1"], "-1"),
-        (&["--stop", ""], "stop strings: expected some text"),
+        (&["--stop", ""], "--stop: expected some text"),
         (&["--weights", "int4"], "int4"),
     ];
     for (more, fault) in wrong {

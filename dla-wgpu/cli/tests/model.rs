@@ -351,7 +351,11 @@ fn upcycled_gives_the_same_logits_and_says_that_it_is_dla() {
         let again = upcycle(&upcycled, &folder.path().join("again"), &[]);
         assert_refused("DLA already", &again, "plain checkpoint");
         let onto = upcycle(&golden(name), &upcycled, &[]);
-        assert_refused("an existing output", &onto, "something else");
+        assert_refused(
+            "an existing output",
+            &onto,
+            "expected a new folder, got one that exists",
+        );
     }
     for (name, more) in [
         ("capacity", ["--capacity", "65"]),

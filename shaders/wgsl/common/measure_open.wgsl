@@ -82,23 +82,28 @@ fn measure_open(sequence: u32, first: u32, start: u32, valid: u32, lane: u32) {
     }
     for (var t = select(start + 1u, 0u, start == CHUNK); t < valid; t++) {
         stage_key(sequence, first + t, lane);
-        var removed = 0.0;
+        var erased_value = 0.0;
         if (DELTA) {
-            removed = write_strength(t) * read_workspace(base, lane);
+            erased_value = read_workspace(base, lane);
         }
+        let strength = write_strength(t);
         let kept = exp(log_decay_of(t));
         var value = 0.0;
         var sums = vec2<f32>();    // k' S of the column, |S|^2
         if (column < VALUE_DIM) {
             value = f32(v[value_at(sequence, first + t) + column]);
             for (var i = lane / COLUMNS; i < KEY_DIM; i += ROWS) {
-                let moved = kept * (open[base + i * VALUE_DIM] - staged_key(i) * removed);
+                // Erased and written by the same product: where a token repeats their rounding cancels, instead of
+                // adding up over the tokens.
+                let key = strength * staged_key(i);
+                let moved = kept * (open[base + i * VALUE_DIM] - select(0.0, key * erased_value, DELTA));
+                open[base + i * VALUE_DIM] = moved;
                 sums += vec2<f32>(staged_key(i) * moved, moved * moved);
             }
         }
         let products = sum_parts(lane, vec2<f32>(sums.x * value, sums.y));
         if (lane == 0u) {
-            let score_t = score(s2[t], products.y, write_strength(t) * products.x);
+            let score_t = score(s2[t], products.y, strength * products.x);
             entered[t] = score_t;
             measured[t / 32u] |= 1u << (t % 32u);
             if (CAPACITY > 1u && decide(sequence, first + t, score_t)) {
@@ -109,12 +114,9 @@ fn measure_open(sequence: u32, first: u32, start: u32, valid: u32, lane: u32) {
         if (workgroupUniformLoad(&stop) < valid) {
             break;
         }
-        // Erased and written at once: where a token repeats the two are nearly equal, and the rounding of each alone
-        // would add up over the tokens.
-        let written = write_strength(t) * value - kept * removed;
         if (column < VALUE_DIM) {
             for (var i = lane / COLUMNS; i < KEY_DIM; i += ROWS) {
-                open[base + i * VALUE_DIM] = kept * open[base + i * VALUE_DIM] + staged_key(i) * written;
+                open[base + i * VALUE_DIM] += strength * staged_key(i) * value;
             }
         }
     }

@@ -17,12 +17,22 @@ const TOLERANCE: f64 = 1e-5;
 /// Runs twice on every device: the same bits, and near to what is expected.
 #[track_caller]
 fn compare(name: &str, run: impl Fn(&Gpu) -> Vec<Vec<f32>>, expected: &[(&str, Vec<f64>)]) {
+    compare_within(name, run, expected, TOLERANCE);
+}
+
+/// The same with a relative rms of its own.
+fn compare_within(
+    name: &str,
+    run: impl Fn(&Gpu) -> Vec<Vec<f32>>,
+    expected: &[(&str, Vec<f64>)],
+    tolerance: f64,
+) {
     for gpu in [gpu(), checked_gpu()].into_iter().flatten() {
         let (got, again) = (run(gpu), run(gpu));
         assert_eq!(got.len(), expected.len(), "{name}");
         for ((array, expected), (got, again)) in expected.iter().zip(got.iter().zip(&again)) {
             assert_eq!(bits(got), bits(again), "{name}, {array}: another run");
-            assert_near(name, array, got, expected, TOLERANCE);
+            assert_near(name, array, got, expected, tolerance);
         }
     }
 }
