@@ -53,7 +53,11 @@ fn mistakes_are_named() {
             "unknown variant `mqr`",
         ),
         ("steps = 10", "steps = 0", "steps: expected 1 to 2^32"),
-        ("steps = 10", "steps = \"many\"", "expected u64"),
+        (
+            "steps = 10",
+            "steps = \"many\"",
+            "expected a whole number of at least 0",
+        ),
         ("state = 4", "", "model.state: expected a size"),
         ("state = 4", "state = 4\nkey_dim = 3", "model.key_dim"),
         ("mamba2", "mamba3", "model.family"),
@@ -84,7 +88,7 @@ fn mistakes_are_named() {
         ("capacity = 2", "tau = nan", "model.dla.tau"),
         ("capacity = 2", "capacity = 1000", "capacity"),
         ("pairs = 2", "pairs = 5", "pairs"),
-        ("[data]", "[optimiser]\nrate = -1.0\n[data]", "peak"),
+        ("[data]", "[optimiser]\nrate = -1.0\n[data]", "rate: "),
         ("[data]", "[optimiser]\nbeta1 = 1.0\n[data]", "beta1"),
         ("hidden = 8", "hidden = 0", "hidden"),
         (
