@@ -2,7 +2,7 @@
 //!
 //! What is being written lies in a folder `.dla-….tmp` beside the output and is renamed once it is whole. That folder is
 //! removed when a write fails, by [`abandon`] when a signal ends the process, and, after a crash or a kill, by the next
-//! process that writes into the same place ([`temporary`] says how it knows).
+//! process that writes into the same place (`temporary.rs` says how it knows).
 
 mod check;
 mod machine;
