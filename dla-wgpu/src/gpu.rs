@@ -7,6 +7,7 @@ use dla_shaders::Pass;
 
 use crate::pipeline::{Pipeline, Pipelines};
 use crate::scope::scoped;
+use crate::spec::MATRIX_WORKGROUP_BYTES;
 
 /// How to open a device.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,7 @@ impl Variant {
         Self {
             cooperative_matrix: matrices
                 && has_matrix_16(adapter)
+                && adapter.limits().max_compute_workgroup_storage_size >= MATRIX_WORKGROUP_BYTES
                 && variant.f16
                 && variant.subgroup == 32,
             ..variant

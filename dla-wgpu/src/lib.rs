@@ -34,4 +34,4 @@ pub use wgpu;
 pub use dispatch::Dispatch;
 pub use gpu::{Gpu, GpuOptions, Variant};
 pub use readback::Readback;
-pub use spec::{Float, Spec};
+pub use spec::{Float, MATRIX_WORKGROUP_BYTES, Spec};

@@ -44,13 +44,26 @@ pub struct Spec {
     pub subgroup: usize,
 }
 
+/// Workgroup memory that the cooperative-matrix passes may take, in bytes. No device is asked to run a pass that takes
+/// more: nothing checks it there, and the device may be lost.
+pub const MATRIX_WORKGROUP_BYTES: u32 = 48 << 10;
+
 impl Spec {
-    /// Whether the shape is one that the cooperative-matrix passes take.
+    /// Whether the shape is one that the cooperative-matrix passes take, workgroup memory included.
     pub fn fits_matrix(&self) -> bool {
         self.float == Float::F16
             && self.chunk == 64
             && self.dims.key_dim.is_multiple_of(16)
             && self.dims.value_dim.is_multiple_of(64)
+            && self.matrix_workgroup_bytes() <= MATRIX_WORKGROUP_BYTES as usize
+    }
+
+    /// Workgroup memory of `readout_matrix` or `chunk_output_matrix`, whichever takes more; the twin of their arrays.
+    fn matrix_workgroup_bytes(&self) -> usize {
+        let (keys, states) = (self.dims.key_dim, self.dims.capacity);
+        let readout = 64 * (keys / 4 + 2) * 8 + keys * 18 * 8;
+        let output = 2 * 64 * 18 * 8 + 64 * 17 * 16 + 64 * 4 + 16;
+        readout.max(output) + 64 * states * 4
     }
 
     /// The constants as WGSL, in the place of `common/spec.wgsl`.

@@ -142,6 +142,15 @@ export class Page {
         return Buffer.from(data, 'base64');
     }
 
+    /** Makes it the page that is seen: others draw no frames. */
+    front() {
+        return this.send('Page.bringToFront');
+    }
+
+    close() {
+        return this.send('Page.close');
+    }
+
     async key(key, text) {
         const code = key === ' ' ? 'Space' : key;
         await this.send('Input.dispatchKeyEvent', { type: 'keyDown', key, code, text });

@@ -85,6 +85,8 @@ async function colours(chromium, page, { dla, model, scratch }) {
         await page.until(NOTHING, 30);
         await page.evaluate(`${set('speed', 100)}, ${click('play')}`);
         await page.until(`!${RUNNING} && ${text('text')} === ${JSON.stringify(SAMPLES.scenes.text)}`, 60);
+        // The cards are drawn after the text.
+        await page.until(`${text('room')}.startsWith(document.querySelectorAll('#cache [data-id]').length + ' of ')`, 30);
         const chosen = await page.evaluate(`${text('whose')}.match(/\\d+/g)`);
         const own = await page.evaluate(`[...document.querySelectorAll('#cache [data-id]')].map(card => getComputedStyle(card).backgroundColor)`);
         const [file, out] = [join(scratch, 'scenes'), join(scratch, 'scenes.html')];
@@ -98,6 +100,8 @@ async function colours(chromium, page, { dla, model, scratch }) {
         await picture.until(`document.querySelector('#states .chip')`);
         equal(await picture.evaluate(`[...document.querySelectorAll('#states .chip')].map(chip => getComputedStyle(chip).backgroundColor)`), own, 'colours');
         equal(picture.complaints, [], 'console of the picture');
+        await picture.close();
+        await page.front();
         return `${own.length} states`;
     });
 }

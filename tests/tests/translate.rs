@@ -27,6 +27,33 @@ fn the_settings_reach_every_pass() {
     }
 }
 
+/// Under every setting, not only the constants that passes parse alone with: beyond the limit a device may be lost.
+#[test]
+fn kind_14_workgroup_memory_stays_within_the_limits_under_every_setting() {
+    let mut matrices = 0;
+    for source in sources() {
+        let (module, _) = parse(&source, Capabilities::all());
+        let mut layouter = naga::proc::Layouter::default();
+        layouter
+            .update(module.to_ctx())
+            .unwrap_or_else(|error| panic!("{}: {error}", source.name));
+        let variables = module.global_variables.iter();
+        let bytes: u32 = variables
+            .filter(|(_, variable)| variable.space == naga::AddressSpace::WorkGroup)
+            .map(|(_, variable)| layouter[variable.ty].size)
+            .sum();
+        let matrix = source.pass.needs == Needs::Matrix;
+        matrices += u32::from(matrix);
+        let most = if matrix {
+            dla_wgpu::MATRIX_WORKGROUP_BYTES
+        } else {
+            16 << 10
+        };
+        assert!(bytes <= most, "{}: {bytes} bytes", source.name);
+    }
+    assert!(matrices > 0);
+}
+
 #[test]
 fn spir_v() {
     let options = spv::Options {
