@@ -141,6 +141,8 @@ async function cards(slots) {
         reads: () => states.map(({ id }) => (id % 5 ? .1 * id : 10)), paints: () => states.map(({ id }) => paint({ hue: id % 24, level: id % 2 })),
     };
     new CacheView(list, { onPoint() {}, onChoose() {} }).parts(story, 0, [], false).forEach(part => part());
+    // The cards' size is seen with the next frame.
+    for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
 }
 
 /** Text whose contrast with what is behind it is less than `least`. */

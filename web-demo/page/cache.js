@@ -21,6 +21,14 @@ export class CacheView {
     #cards = new Map();
     #slots = 0;
     #roving;
+    /** The first place of the list, whose size is that of all. */
+    #first;
+    #sizes = new ResizeObserver(([{ contentRect: { width, height } }]) => {
+        const rem = parseFloat(getComputedStyle(document.documentElement).fontSize), classes = this.#list.parentElement?.classList;
+        classes?.toggle("narrow", width <= 5.6 * rem);
+        classes?.toggle("short", height <= 4.4 * rem);
+        classes?.toggle("tiny", width <= 4.4 * rem);
+    });
     /** What the cards tell: the states and how they look. */
     #told = { states: [] };
 
@@ -106,6 +114,15 @@ export class CacheView {
             slot.className = "empty";
             slot.setAttribute("aria-hidden", "true");
         }
+        this.#measure(list.firstElementChild);
+    }
+
+    /** Follows the size of a card: the style of small ones is a class, not a container's, which each card would be asked for in every layout. */
+    #measure(first) {
+        if (first === this.#first) return;
+        this.#sizes.disconnect();
+        this.#first = first;
+        if (first) this.#sizes.observe(first);
     }
 
     #card(id) {
