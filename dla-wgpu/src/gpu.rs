@@ -213,6 +213,11 @@ impl Gpu {
         self.inner.device.adapter_info()
     }
 
+    /// Whether the adapter computes on the CPU, as llvmpipe and SwiftShader do.
+    pub fn is_software(&self) -> bool {
+        self.info().device_type == wgpu::DeviceType::Cpu
+    }
+
     pub(crate) async fn pipeline(&self, pass: &Pass, header: &str) -> Result<Arc<Pipeline>> {
         let inner = &self.inner;
         inner

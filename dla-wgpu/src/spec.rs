@@ -42,6 +42,8 @@ pub struct Spec {
     pub slice: usize,
     /// The device's smallest subgroup; read by passes that use subgroups.
     pub subgroup: usize,
+    /// Loops over a tile are unrolled; a software adapter compiles them for seconds and gains nothing.
+    pub unroll: bool,
 }
 
 /// Workgroup memory that the cooperative-matrix passes may take, in bytes. No device is asked to run a pass that takes
@@ -95,6 +97,7 @@ impl Spec {
             ("REPLAY", self.replay),
             ("MEASURE", self.measure),
             ("DELTA", self.config.backbone == Backbone::Delta),
+            ("UNROLL", self.unroll),
         ];
         // Writing to a String cannot fail.
         let _ = writeln!(text, "alias io = {alias};");

@@ -100,7 +100,7 @@ fn read_entered(sequence: u32, first: u32, count: u32, lane: u32) {
         let t = lane / 32u;
         var sum = 0.0;
         if (t < 5u) {
-            for (var m = 0u; m < 8u; m++) {
+            for (var m = 0u; m < unrolled(8u); m++) {
                 sum += partial[t * 256u + lane % 32u + 32u * m];
             }
         }
@@ -111,7 +111,7 @@ fn read_entered(sequence: u32, first: u32, count: u32, lane: u32) {
         workgroupBarrier();
         if (lane < 5u) {
             var total = 0.0;
-            for (var m = 0u; m < 32u; m++) {
+            for (var m = 0u; m < unrolled(32u); m++) {
                 total += partial[lane * 256u + m];
             }
             products[select(part * 4u + lane, BLOCK, lane == 4u)] = total;

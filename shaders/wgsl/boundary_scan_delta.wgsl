@@ -93,7 +93,7 @@ fn read_entered(sequence: u32, first: u32, cell: u32, block: u32, count: u32, la
         let values = value_at(sequence, first + block + t);
         for (var c = lane % 32u; c < VALUE_DIM; c += 32u) {
             var w = probe_keys[row + c];
-            for (var r = 0u; r < ROWS; r++) {
+            for (var r = 0u; r < unrolled(ROWS); r++) {
                 w += stage[2u * (r * COLUMNS + c) + t / 4u][t % 4u];
             }
             probe_keys[row + c] = w;
@@ -104,7 +104,7 @@ fn read_entered(sequence: u32, first: u32, cell: u32, block: u32, count: u32, la
     workgroupBarrier();
     if (lane < BLOCK) {
         var total = vec3<f32>();
-        for (var m = 0u; m < 32u; m++) {
+        for (var m = 0u; m < unrolled(32u); m++) {
             total += partial[lane * 32u + m];
         }
         products[lane] = total;

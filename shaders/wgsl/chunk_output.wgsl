@@ -54,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         workgroupBarrier();
         // 3. Their values. A source after the token is left out, not multiplied by 0: it may not be finite.
-        for (var i = 0u; i < TILE; i++) {
+        for (var i = 0u; i < unrolled(TILE); i++) {
             let line = i * 64u;
             let value = vec4<f32>(values[line + x], values[line + 16u + x], values[line + 32u + x], values[line + 48u + x]);
             for (var r = 0u; r < 4u; r++) {

@@ -41,7 +41,7 @@ fn stage(sequence: u32, first: u32, valid: u32, base: u32, row: u32, column: u32
 }
 
 fn add_blocks(sum: ptr<function, Blocks>, x: u32, y: u32) {
-    for (var i = 0u; i < INNER; i++) {
+    for (var i = 0u; i < unrolled(INNER); i++) {
         let a = rows[i * LINE + y];
         let b = across[i * LINE + x];
         (*sum)[0][0] += a.x * b;

@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 matrix[e] = m;
             }
             workgroupBarrier();
-            for (var d = 0u; d < TILE; d++) {
+            for (var d = 0u; d < unrolled(TILE); d++) {
                 let s = vec4<f32>(matrix[d * 64u + x], matrix[d * 64u + 16u + x], matrix[d * 64u + 32u + x], matrix[d * 64u + 48u + x]);
                 for (var r = 0u; r < 4u; r++) {
                     sum[r] += queries[d * 64u + y + 16u * r] * s;

@@ -41,7 +41,7 @@ fn row(t: u32, d: u32) -> f32 {
 
 // Adds the products of 4 x 4 rows, (16 i + y) by (16 m + x), over the staged columns.
 fn accumulate(sum: ptr<function, array<vec4<f32>, 4>>, x: u32, y: u32) {
-    for (var d = 0u; d < TILE; d++) {
+    for (var d = 0u; d < unrolled(TILE); d++) {
         let across = vec4<f32>(row(x, d), row(x + 16u, d), row(x + 32u, d), row(x + 48u, d));
         for (var i = 0u; i < 4u; i++) {
             (*sum)[i] += row(y + 16u * i, d) * across;

@@ -50,7 +50,7 @@ fn add_z(z: ptr<function, array<vec4<f32>, 4>>, gram: ptr<function, array<vec4<f
             tile[y * PITCH + x + 16u * c] = (*gram)[m][c];
         }
         workgroupBarrier();
-        for (var i = 0u; i < TILE; i++) {
+        for (var i = 0u; i < unrolled(TILE); i++) {
             let j = 16u * m + i;
             let line = select(vec4<f32>(), columns(i, x), starts < vec4<u32>(j));
             for (var r = 0u; r < 4u; r++) {

@@ -246,7 +246,7 @@ async function captions(page) {
     await check('kind 64: the page says that the shown head was picked, and why, until another is chosen', async () => {
         const why = `[document.getElementById('why').checkVisibility(), document.getElementById('why').textContent]`;
         const [there, words] = await page.evaluate(why);
-        if (!there || !/^Picked.*heads: it opens/.test(words)) throw new Error(words);
+        if (!there || !/^Picked.*heads: it has learned to open/.test(words)) throw new Error(words);
         await page.key(']', ']');
         equal((await page.evaluate(why))[0], false, 'shown for another head');
         await page.key('[', '[');

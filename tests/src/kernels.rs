@@ -225,7 +225,15 @@ fn settings() -> Vec<(&'static str, Spec)> {
         ("oldest", with(&|s| s.config.merge = MergeCost::Oldest)),
         ("ward", with(&|s| s.config.merge = MergeCost::Ward)),
         ("replay", with(&|s| s.replay = true)),
+        ("loops", with(&|s| s.unroll = false)),
         ("delta", with(&delta)),
+        (
+            "delta, loops",
+            with(&|s| {
+                delta(s);
+                s.unroll = false;
+            }),
+        ),
         ("delta, odd sizes", spec([1, 1, 3, 1, 37, 21, 7], &delta)),
         ("delta, wide", spec([1, 1, 1, 1, 256, 256, 3], &delta)),
         (
@@ -259,5 +267,6 @@ fn usual(dims: Dims) -> Spec {
         measure: true,
         slice: 1,
         subgroup: 1,
+        unroll: true,
     }
 }

@@ -1,4 +1,4 @@
-//! Every GPU test, in one binary that shares a device.
+//! Every GPU test, in one binary whose threads share devices.
 
 #[path = "gpu/attention.rs"]
 mod attention;

@@ -415,7 +415,7 @@ function facts() {
 function why({ shown }) {
     if (!shown) return;
     now.picked = now.index;
-    $("why").textContent = `Picked for you among ${now.info.layers * now.info.heads} heads: it opens a state at few tokens only, so that each holds a stretch of text; most others open one at nearly every token. Choose any below.`;
+    $("why").textContent = `Picked for you among ${now.info.layers * now.info.heads} heads: it has learned to open a state at few tokens, so that each holds a stretch of text. The table below says how often each opens one; choose any.`;
 }
 
 /** The model's first call; the CPU's, where the visitor would not wait for the GPU. */

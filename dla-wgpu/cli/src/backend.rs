@@ -55,7 +55,7 @@ impl Engine {
         let or_cpu = global.backend == Backend::Auto;
         let free = or_cpu && global.adapter.is_none();
         let why_cpu = match open_gpu(global.adapter.clone()) {
-            Ok(gpu) if free && is_software(&gpu) => {
+            Ok(gpu) if free && gpu.is_software() => {
                 "running on the CPU: the only adapter is software; --backend gpu takes it".into()
             }
             Ok(gpu) => return Ok(Self::Gpu { gpu, or_cpu }),
@@ -169,10 +169,6 @@ impl Engine {
             }
         }
     }
-}
-
-fn is_software(gpu: &Gpu) -> bool {
-    gpu.info().device_type == wgpu::DeviceType::Cpu
 }
 
 /// Opens the named adapter, or the best.

@@ -233,7 +233,10 @@ fn wrong_usage_is_one_line() {
     let prompt = ["--prompt", "x", "--max-tokens", "1"];
     let missing = folder.path().join("missing");
     let missing = missing.to_str().expect("UTF-8");
-    let wrong: [(&[&str], &str); 14] = [
+    let empty = folder.path().join("empty");
+    fs::write(&empty, "").expect("written");
+    let empty = empty.to_str().expect("UTF-8");
+    let wrong: [(&[&str], &str); 15] = [
         (
             &["--max-tokens", "1"],
             "<--prompt <TEXT>|--prompt-file <FILE>>",
@@ -250,6 +253,10 @@ fn wrong_usage_is_one_line() {
         (
             &["--prompt", "", "--max-tokens", "1"],
             "--prompt: expected some text",
+        ),
+        (
+            &["--prompt-file", empty, "--max-tokens", "1"],
+            "--prompt-file: expected some text",
         ),
         (
             &["--temperature", "-1"],

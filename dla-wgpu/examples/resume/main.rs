@@ -62,13 +62,18 @@ impl Story {
         last.is_some_and(|&id| self.tokenizer.is_end(id))
     }
 
-    /// Everything that the rest of the text depends on, in three files.
+    /// Everything that the rest of the text depends on, in three files; they replace those of `to` when all are written.
     fn save(&self, to: &Path) -> std::io::Result<()> {
-        fs::create_dir_all(to)?;
+        let new = to.with_extension("new");
+        fs::create_dir_all(&new)?;
         let ids = self.ids.iter().flat_map(|id| id.to_le_bytes());
-        fs::write(to.join("ids"), ids.collect::<Vec<u8>>())?;
-        fs::write(to.join("session"), self.session.save())?;
-        fs::write(to.join("sampler"), self.sampler.save())
+        fs::write(new.join("ids"), ids.collect::<Vec<u8>>())?;
+        fs::write(new.join("session"), self.session.save())?;
+        fs::write(new.join("sampler"), self.sampler.save())?;
+        if to.exists() {
+            fs::remove_dir_all(to)?;
+        }
+        fs::rename(new, to)
     }
 
     /// The story that was saved; `folder` holds its model.
@@ -132,5 +137,8 @@ mod tests {
         assert_eq!(text, whole);
         let mut again = Story::load(model.path(), &saved).expect("a saved story");
         assert!(whole.ends_with(&again.tell(14).expect("a text")));
+        again.save(&saved).expect("saved over the first");
+        let last = Story::load(model.path(), &saved).expect("a saved story");
+        assert_eq!(last.ids, again.ids);
     }
 }

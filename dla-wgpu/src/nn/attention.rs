@@ -74,9 +74,9 @@ impl AttentionSpec {
     /// The most tokens of each of `batch` sequences that the device can attend to: what one binding holds, and on CPU
     /// adapters what their drivers' limit of a loop allows.
     pub fn most_room(&self, gpu: &Gpu, batch: usize) -> usize {
-        let iterations = match gpu.info().device_type {
-            wgpu::DeviceType::Cpu => MAX_LOOP_ITERATIONS,
-            _ => usize::MAX,
+        let iterations = match gpu.is_software() {
+            true => MAX_LOOP_ITERATIONS,
+            false => usize::MAX,
         };
         self.room_within(batch, gpu.max_binding(), iterations)
     }

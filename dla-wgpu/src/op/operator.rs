@@ -110,6 +110,7 @@ impl Operator {
             measure: decider != Decider::Given { measure: false },
             slice: plan.slice,
             subgroup: gpu.variant().subgroup.max(1),
+            unroll: !gpu.is_software(),
         };
         let header = spec.header();
         let steps = compiled(gpu, recorded(&spec, gpu.variant(), walk), &header).await?;

@@ -76,9 +76,9 @@ impl Options {
         Limits {
             max_binding,
             workspace: self.workspace.unwrap_or(1 << 30).min(max_binding),
-            iterations: match gpu.info().device_type {
-                wgpu::DeviceType::Cpu => MAX_LOOP_ITERATIONS,
-                _ => usize::MAX,
+            iterations: match gpu.is_software() {
+                true => MAX_LOOP_ITERATIONS,
+                false => usize::MAX,
             },
         }
     }

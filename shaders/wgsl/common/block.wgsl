@@ -18,7 +18,7 @@ fn set_across(i: u32, column: u32, value: f32) {
 
 // Adds rows' across.
 fn add_block(sum: ptr<function, Block>, x: u32, y: u32) {
-    for (var i = 0u; i < INNER; i++) {
+    for (var i = 0u; i < unrolled(INNER); i++) {
         let a = rows[i * LINE + y];
         let b = across[i * LINE + x];
         (*sum)[0] += a.x * b;

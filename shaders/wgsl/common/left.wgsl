@@ -4,7 +4,7 @@ var<workgroup> left: array<f32, TILE * PITCH>;    // [TILE][64 rows]
 // Adds left' tile. Where the staged rows are tokens from `first` on, a token after the row's own is left out, not
 // multiplied by 0: it may not be finite.
 fn add_product(sum: ptr<function, array<vec4<f32>, 4>>, x: u32, y: u32, causal: bool, first: u32) {
-    for (var i = 0u; i < TILE; i++) {
+    for (var i = 0u; i < unrolled(TILE); i++) {
         let across = columns(i, x);
         for (var r = 0u; r < 4u; r++) {
             let row = y + 16u * r;

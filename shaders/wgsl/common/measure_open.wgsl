@@ -15,7 +15,7 @@ fn sum_parts(lane: u32, x: vec2<f32>) -> vec2<f32> {
     workgroupBarrier();
     var sum = vec2<f32>();
     if (lane < 16u) {
-        for (var i = 0u; i < 16u; i++) {
+        for (var i = 0u; i < unrolled(16u); i++) {
             sum += part(lane + 16u * i);
         }
     }
@@ -26,7 +26,7 @@ fn sum_parts(lane: u32, x: vec2<f32>) -> vec2<f32> {
     workgroupBarrier();
     sum = vec2<f32>();
     if (lane == 0u) {
-        for (var i = 0u; i < 16u; i++) {
+        for (var i = 0u; i < unrolled(16u); i++) {
             sum += part(i);
         }
     }
@@ -52,7 +52,7 @@ fn read_workspace(base: u32, lane: u32) -> f32 {
     put_part(lane, vec2<f32>(sum, 0.0));
     workgroupBarrier();
     sum = 0.0;
-    for (var r = 0u; r < ROWS; r++) {
+    for (var r = 0u; r < unrolled(ROWS); r++) {
         sum += part(r * COLUMNS + lane % COLUMNS).x;
     }
     return sum;

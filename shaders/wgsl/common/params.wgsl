@@ -29,6 +29,12 @@ const CONTROL: u32 = CAPACITY + 2u;          // one record of control: g, beta, 
 const ENTRY: u32 = CAPACITY + 1u;            // one chunk's record of entries: a header, then the states
 const SCALARS: u32 = 3u * CAPACITY + 1u;     // one sequence's record of scalars: count, then n, info, place
 
+// The end of a loop that runs `count` times, 1 or more. Software adapters compile unrolled loops for seconds and run them
+// no faster: there it is an end that the compiler does not know.
+fn unrolled(count: u32) -> u32 {
+    return select(min(count, count - 1u + params.sequences), count, UNROLL);
+}
+
 // A grid is at most 65,535 groups wide; larger ones go on in the next row.
 fn group_index(id: vec3<u32>) -> u32 {
     return id.y * 65535u + id.x;

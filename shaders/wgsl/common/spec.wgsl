@@ -13,4 +13,5 @@ const REPLAY: bool = false;          // decisions are given instead of made
 const MEASURE: bool = true;          // the schedule measures scores
 const DELTA: bool = false;           // the gated delta rule instead of a scalar decay
 const SLICE: u32 = 4u;               // columns (1 or 4 values) of a state that one group of the step moves, a power of two
+const UNROLL: bool = true;           // loops over a tile are unrolled
 const SUBGROUP: u32 = 8u;            // the device's smallest subgroup, for passes that use subgroups

@@ -12,7 +12,7 @@ fn columns(i: u32, x: u32) -> vec4<f32> {
 
 // Adds the products of the staged columns with each other.
 fn add_gram(sum: ptr<function, array<vec4<f32>, 4>>, x: u32, y: u32) {
-    for (var i = 0u; i < TILE; i++) {
+    for (var i = 0u; i < unrolled(TILE); i++) {
         let across = columns(i, x);
         let down = columns(i, y);
         for (var r = 0u; r < 4u; r++) {

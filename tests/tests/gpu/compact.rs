@@ -120,6 +120,7 @@ impl Scalars {
                 measure: true,
                 slice: 1,
                 subgroup,
+                unroll: true,
             },
             chunks,
             trace,

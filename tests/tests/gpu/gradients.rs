@@ -156,7 +156,10 @@ fn every_cases_gradients_are_the_references() {
 #[test]
 fn every_cases_gradients_are_the_references_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
-    for case in chosen() {
+    // The passes are the same; large states, which take longest to compile, are left to the other device.
+    let is_small =
+        |case: &Case| case.dims.key_dim * case.dims.value_dim * case.dims.capacity <= 6000;
+    for case in chosen().filter(is_small) {
         check(gpu, &case, GateMode::StraightThrough, &in_chunks(16));
     }
 }

@@ -3,7 +3,7 @@
 use dla_core::dla::recurrent;
 use dla_core::{Backbone, Config, Decisions, MergeCost, Output, Schedule};
 use dla_tests::cases::{Arrays, Case, cases, dims};
-use dla_tests::gpu::{checked_gpu, gpu};
+use dla_tests::gpu::{checked_gpu, gpu, gpus};
 use dla_tests::pieces::in_pieces;
 use dla_tests::tolerance::{Tolerance, assert_output_near};
 use dla_wgpu::op::Path;
@@ -72,20 +72,23 @@ fn every_case_in_half_precision_is_near_the_reference() {
     }
 }
 
+/// Chunks of the tables. What is compiled for one serves the others, and gradients.
+const CHUNK: usize = 64;
+/// The same on the device with checks and no features.
+const CHECKED_CHUNK: usize = 16;
+
+fn in_chunks(chunk: usize) -> op::Options {
+    op::Options {
+        chunk: Some(chunk),
+        ..Default::default()
+    }
+}
+
 #[test]
 fn every_case_equals_the_reference() {
     let Some(gpu) = gpu() else { return };
     for case in chosen() {
-        for chunk in [16, 64] {
-            check(
-                gpu,
-                &case,
-                &op::Options {
-                    chunk: Some(chunk),
-                    ..Default::default()
-                },
-            );
-        }
+        check(gpu, &case, &in_chunks(CHUNK));
     }
 }
 
@@ -93,14 +96,20 @@ fn every_case_equals_the_reference() {
 fn every_case_equals_the_reference_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
     for case in chosen() {
-        check(
-            gpu,
-            &case,
-            &op::Options {
-                chunk: Some(32),
-                ..Default::default()
-            },
-        );
+        check(gpu, &case, &in_chunks(CHECKED_CHUNK));
+    }
+}
+
+#[test]
+fn every_size_of_chunk_equals_the_reference() {
+    for gpu in gpus() {
+        for chunk in [16, 32, 64] {
+            for backbone in [Backbone::Decay, Backbone::Delta] {
+                let mut case = Case::new("chunks", dims([2, 130, 2, 1, 16, 12, 5]));
+                case.config = Config::new(backbone);
+                check(gpu, &case, &in_chunks(chunk));
+            }
+        }
     }
 }
 
@@ -150,11 +159,8 @@ fn wide_values_are_walked_token_by_token() {
 }
 
 /// Chunks, then single tokens around the middle, then chunks again.
-fn check_single_tokens(gpu: &Gpu) {
-    let options = op::Options {
-        chunk: Some(16),
-        ..Default::default()
-    };
+fn check_single_tokens(gpu: &Gpu, chunk: usize) {
+    let options = in_chunks(chunk);
     for case in chosen() {
         let singles = case.dims.tokens.min(14);
         let before = (case.dims.tokens - singles) / 2;
@@ -168,13 +174,13 @@ fn check_single_tokens(gpu: &Gpu) {
 #[test]
 fn every_case_equals_the_reference_in_single_tokens_between_chunks() {
     let Some(gpu) = gpu() else { return };
-    check_single_tokens(gpu);
+    check_single_tokens(gpu, CHUNK);
 }
 
 #[test]
 fn every_case_equals_the_reference_in_single_tokens_with_checks_on_and_no_features() {
     let Some(gpu) = checked_gpu() else { return };
-    check_single_tokens(gpu);
+    check_single_tokens(gpu, CHECKED_CHUNK);
 }
 
 #[test]

@@ -24,7 +24,7 @@ const CPU_GROUPS: u32 = 32;
 
 impl Ceiling {
     pub(super) async fn measure(gpu: &Gpu) -> Result<Self> {
-        let cpu = gpu.info().device_type == wgpu::DeviceType::Cpu;
+        let cpu = gpu.is_software();
         let groups = if cpu { CPU_GROUPS } else { GROUPS };
         // Rounds of the probes' WGSL times the operations of one round in one group.
         let f32_flop = f64::from(groups) * 256.0 * 4096.0 * 16.0 * 2.0;

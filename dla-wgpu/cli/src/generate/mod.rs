@@ -37,7 +37,7 @@ pub fn run(args: &Generate, global: &Global) -> Result<Report> {
             .require_states("generate", "--show-states")?;
     }
     let tokenizer = Tokenizer::of(&args.model.model, checkpoint.config())?;
-    let prompt = prompt_ids(&tokenizer, &prompt)?;
+    let prompt = prompt_ids(&tokenizer, &prompt, args)?;
     if tokenizer.is_bytes() && vocabulary > 256 {
         note("no tokenizer.json: tokens are bytes, and ids from 256 on have no text");
     }
@@ -121,15 +121,19 @@ fn prompt(args: &Generate) -> Result<Vec<u8>> {
 }
 
 /// The prompt's ids, at least one.
-fn prompt_ids(tokenizer: &Tokenizer, prompt: &[u8]) -> Result<Vec<u32>> {
+fn prompt_ids(tokenizer: &Tokenizer, prompt: &[u8], args: &Generate) -> Result<Vec<u32>> {
     let ids = tokenizer.encode_bytes(prompt)?;
     if !ids.is_empty() {
         return Ok(ids);
     }
     let start = tokenizer.start().map(|id| vec![id]);
     start.ok_or_else(|| {
+        let option = match args.prompt {
+            Some(_) => "--prompt",
+            None => "--prompt-file",
+        };
         let expected = "some text, for the tokenizer has no token to begin with";
-        Error::input("generate", "--prompt", expected, "none")
+        Error::input("generate", option, expected, "none")
     })
 }
 

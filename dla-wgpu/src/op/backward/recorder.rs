@@ -89,6 +89,7 @@ impl Backward {
             measure: false,
             slice: plan.forward.slice,
             subgroup: gpu.variant().subgroup.max(1),
+            unroll: !gpu.is_software(),
         };
         let header = spec.header();
         let gate = reaches_tau(config.schedule, gate);
