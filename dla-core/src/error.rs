@@ -1,4 +1,4 @@
-//! One error for all rooms of the house: which operation, which argument, what was expected, what was got.
+//! One error for all crates: which operation, which argument, what was expected, what was got.
 
 use std::borrow::Cow;
 

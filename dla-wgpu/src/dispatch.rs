@@ -135,7 +135,7 @@ pub(crate) fn bind(
     })
 }
 
-/// The buffer that a pass names; passes and their hosts are of one house, so a missing name is our own bug.
+/// The buffer that a pass names; passes and their host are of one project, so a missing name is our own bug.
 fn buffer_of<'a>(
     buffers: &[(&'static str, wgpu::BufferBinding<'a>)],
     name: &str,

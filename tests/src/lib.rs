@@ -1,4 +1,4 @@
-//! The case table and the checks that hold every room of the house to its neighbours.
+//! The case table, and the checks that compare the parts of the project with each other.
 
 pub mod cases;
 pub mod gpu;
